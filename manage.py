@@ -5,7 +5,7 @@ import io
 import os
 import sys
 
-from recovery.processes import memory, private_files
+from recovery.processes import malloc, private_files
 from recovery.version import VERSION
 
 _SIGPIPE = 128 + 13  # what a shell shows for a process that the signal has ended
@@ -21,7 +21,7 @@ def main() -> None:
     if sys.argv[1:2] != ["collectstatic"]:  # what it copies is for everybody, a proxy of another user among them
         private_files.make_new_files_private()
     if sys.argv[1:2] == ["web"]:
-        memory.choose()
+        malloc.use_libc_malloc()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
     try:
         from django.core.management import execute_from_command_line  # noqa: PLC0415 - a clear sentence needs the try

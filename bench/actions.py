@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from bench import stage
 from bench.foreign import Felt, foreign
 from bench.measure import Result
-from recovery.backends import flavours, operator, reader
+from recovery.backends import detection
 from recovery.backends.base import LIST_LIMIT, Target
-from recovery.connections.wire import Wire
-from recovery.domain.acting import Act, Options, Outcome, Seen
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef
+from recovery.backends.registry import operator, reader
+from recovery.domain.actions.types import Action, ActionOptions, ExpectedJob, Outcome
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobState
+from recovery.stores.redis.client import StoreClient
 from tests.fleet import Fleet, Queue
 from tests.hands import Hand
 from tests.stores import Store
@@ -52,7 +53,7 @@ def run_orphans(*, quick: bool) -> Result:
         for queue in (ours, theirs):
             stage.orphans(store, queue, count)
         quiet = _idle(store)
-        looking, requeue = _in_chunks(wire, ours, Act.REQUEUE, State.ACTIVE, count)
+        looking, requeue = _in_chunks(wire, ours, Action.REQUEUE, JobState.ACTIVE, count)
         hand = Hand.of(theirs)
         with measured(store) as looked:
             chunks = looking()
@@ -80,7 +81,7 @@ def run_failed(*, quick: bool) -> Result:
         result.setting = {"failed": count, "urgent": urgent, "library": fleet[LIBRARY].version}
         for queue in (ours, theirs):
             stage.failed(store, queue, count, urgent_every=URGENT_EVERY)
-        looking, retry = _in_chunks(wire, ours, Act.RETRY, State.FAILED, count)
+        looking, retry = _in_chunks(wire, ours, Action.RETRY, JobState.FAILED, count)
         with measured(store) as looked:
             chunks = looking()
         with measured(store) as mine:
@@ -101,38 +102,38 @@ def run_failed(*, quick: bool) -> Result:
 
 
 @contextmanager
-def _stores() -> Iterator[tuple[Store, Fleet, Wire]]:
+def _stores() -> Iterator[tuple[Store, Fleet, StoreClient]]:
     with Store("valkey") as store, ExitStack() as stack:
         fleet = Fleet()
         stack.callback(fleet.stop)
         yield store, fleet, stack.enter_context(wired(store.url, timeout=PATIENT_SECONDS))
 
 
-Chunks = list[tuple[Seen, ...]]
+Chunks = list[tuple[ExpectedJob, ...]]
 
 
 def _in_chunks(
-    wire: Wire, queue: Queue, act: Act, state: State, count: int
+    wire: StoreClient, queue: Queue, act: Action, state: JobState, count: int
 ) -> tuple[Callable[[], Chunks], Callable[[Chunks], None]]:
     """First every job is looked at, then they are acted on in that order, as many a script as the operator takes."""
     ref = QueueRef("main", queue.base)
-    (flavour,) = flavours.identify(wire, [ref.base], {})
+    (flavour,) = detection.identify(wire, [ref.base], {})
     assert flavour is not None
     eyes, hands, target = reader(flavour), operator(flavour), Target(wire, ref, flavour)
 
     def look() -> Chunks:
-        seen: list[Seen] = []
+        seen: list[ExpectedJob] = []
         cursor = ""
         while len(seen) < count:
             page = eyes.page(wire, ref, state, cursor=cursor, size=LIST_LIMIT, oldest_first=True)
-            seen += map(Seen.of, page.rows)
+            seen += map(ExpectedJob.of, page.rows)
             cursor = page.next
         size = hands.chunk(act)
         return [tuple(seen[start : start + size]) for start in range(0, count, size)]
 
     def do(chunks: Chunks) -> None:
         for chunk in chunks:
-            done = hands.on_jobs(act, target, chunk, Options(is_late=True), int(time.time() * 1000))
+            done = hands.on_jobs(act, target, chunk, ActionOptions(is_late=True), int(time.time() * 1000))
             assert all(one.outcome is Outcome.DONE for one in done), done[0]
 
     return look, do

@@ -26,9 +26,9 @@ from bench import recovery as killed
 from bench import stage
 from bench.measure import Result, median, percentile
 from bench.product import Product, installed
-from recovery.connections import state
-from recovery.domain.counts import DeploymentSample
-from recovery.reads import snapshots
+from recovery.domain.queues.types import DeploymentSample
+from recovery.reads.queues import snapshot_store
+from recovery.stores.state import state_keys
 from tests.fleet import PREFIX, Fleet
 from tests.stores import Store
 
@@ -113,7 +113,7 @@ def _measure_far(stack: ExitStack, result: Result, queues: int, *, quick: bool) 
     product = stack.enter_context(installed(url, queues=queues, settings=_POLICY))
     # A store that has just started holds every scanner until each worker had the time to renew.
     product.until(lambda: scene.uptime() > killed.BRAKE * LOCK + 2, 120, "the store is old enough")
-    product.until(lambda: not product.state.client.exists(state.HELD), 120, "no brake holds")
+    product.until(lambda: not product.state.client.exists(state_keys.SCANNER_HOLDS), 120, "no brake holds")
     wanted = QUICK_SNAPSHOTS if quick else SNAPSHOTS
     every = max(2, wanted // len(scene.holders))  # snapshots between two deaths
     acts = _Acts(product, QUICK_ACTS if quick else ACTS)
@@ -181,7 +181,7 @@ def _listen(product: Product, wanted: int, meanwhile: Callable[[int], None]) -> 
         while len(found.samples) < wanted:
             next(numbers)
             product.supervise()
-            snapshot = snapshots.fetch(product.state.client)
+            snapshot = snapshot_store.fetch(product.state.client)
             if snapshot is None or snapshot.number == last:
                 continue
             last = snapshot.number
@@ -195,7 +195,7 @@ def _listen(product: Product, wanted: int, meanwhile: Callable[[int], None]) -> 
 def _published(product: Product) -> Iterator[Iterator[int]]:
     """The number of each snapshot when it is published."""
     with product.state.client.pubsub(ignore_subscribe_messages=True) as channel:
-        channel.subscribe(state.SNAPSHOT_CHANNEL)
+        channel.subscribe(state_keys.SNAPSHOT_CHANNEL)
 
         def numbers() -> Iterator[int]:
             heard = time.monotonic()

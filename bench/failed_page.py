@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from bench.measure import Result, median, timed
-from recovery.backends import reader
+from recovery.backends.registry import reader
 from recovery.config import load
-from recovery.connections.registry import Registry
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.jobs import Page, State
-from recovery.domain.refs import QueueRef
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobRowPage, JobState
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
+from recovery.stores.registry import ConnectionRegistry
 from tests.stores import Store
 
 JOBS = 1_000_000
@@ -21,7 +21,7 @@ SIZE = 100
 STORE_MS = 20.0
 ROUNDS = 20
 PAGES_IN = 40  # how many pages a person may have turned
-FLAVOUR = Flavour(Library.BULLMQ, 5, "5.81.5")
+FLAVOUR = LibraryVersion(QueueLibrary.BULLMQ, 5, "5.81.5")
 BASE = "bull:heap"
 
 # Names whose cost is bounded by the key's depth and what is returned; everything else would have to be explained.
@@ -59,11 +59,11 @@ def run(*, quick: bool) -> Result:
         ref = QueueRef("main", BASE)
         by = reader(FLAVOUR)
 
-        def page(cursor: str = "", *, oldest_first: bool = False) -> Page:
-            return by.page(wire, ref, State.FAILED, cursor=cursor, size=SIZE, oldest_first=oldest_first)
+        def page(cursor: str = "", *, oldest_first: bool = False) -> JobRowPage:
+            return by.page(wire, ref, JobState.FAILED, cursor=cursor, size=SIZE, oldest_first=oldest_first)
 
         deep = _deep(page)
-        asked: dict[str, Callable[[], Page]] = {
+        asked: dict[str, Callable[[], JobRowPage]] = {
             "first page": page,
             f"page {PAGES_IN + 1}": lambda: page(deep),
             "oldest first": lambda: page(oldest_first=True),
@@ -82,19 +82,19 @@ def run(*, quick: bool) -> Result:
 
 
 @contextmanager
-def _filled(store: Store, jobs: int) -> Iterator[Registry]:
+def _filled(store: Store, jobs: int) -> Iterator[ConnectionRegistry]:
     fill = store.client.register_script(_FILL)
     for first in range(1, jobs, 10_000):
         fill(keys=[BASE], args=[first, first + 9_999])
     store.client.hset(f"{BASE}:meta", mapping={"version": "bullmq:5.81.5"})
-    registry = Registry(load({"UNSTALL_REDIS_URL": store.url}))
+    registry = ConnectionRegistry(load({"UNSTALL_REDIS_URL": store.url}))
     try:
         yield registry
     finally:
         registry.close()
 
 
-def _deep(page: Callable[[str], Page]) -> str:
+def _deep(page: Callable[[str], JobRowPage]) -> str:
     """The cursor after many turned pages."""
     cursor = ""
     for _ in range(PAGES_IN):
@@ -102,7 +102,7 @@ def _deep(page: Callable[[str], Page]) -> str:
     return cursor
 
 
-def _cost(store: Store, ask: Callable[[], Page]) -> _Cost:
+def _cost(store: Store, ask: Callable[[], JobRowPage]) -> _Cost:
     """By the store's own count."""
     ask()
     spent: list[float] = []

@@ -38,10 +38,10 @@ import redis
 from bench import stage
 from bench.measure import Observation, Result
 from bench.product import AS_INSTALLED, Product, installed, wait_until_watched
-from recovery.connections import state
-from recovery.connections.slots import slot
 from recovery.errors import UnstallError
-from recovery.reads import snapshots
+from recovery.reads.queues import snapshot_store
+from recovery.stores.redis.cluster_slots import slot
+from recovery.stores.state import state_keys
 from tests import disks, postgres
 from tests.cluster import Cluster
 from tests.fleet import PREFIX, Fleet, Queue
@@ -210,7 +210,7 @@ class FaultSampler:
                 if self._scene.run:
                     self.steps.append((time.monotonic(), self._scene.progress().settled))
             with suppress(UnstallError, redis.RedisError):
-                found = snapshots.fetch(self._scene.product.state.client)
+                found = snapshot_store.fetch(self._scene.product.state.client)
                 if found and found.number != number:
                     number = found.number
                     self.snapshots.append(time.monotonic())
@@ -372,7 +372,7 @@ def _clock_jumps(scene: RunUnderFault) -> list[str]:
         scene.clock.jump(seconds)
         time.sleep(EACH_JUMP)  # bench only: so long it stays there
     pause = scene.sampler.longest_without_snapshot(began)
-    taken = snapshots.fetch(scene.product.state.client)
+    taken = snapshot_store.fetch(scene.product.state.client)
     off = abs(taken.taken_at / 1000 - time.time()) if taken else float("inf")
     wrong = [f"{pause:.1f} s without a snapshot"] if pause > SNAPSHOTS else []
     return [*wrong, *([f"the newest snapshot is {off:.0f} s off"] if off > 2 * SNAPSHOTS else [])]
@@ -666,7 +666,7 @@ def _scene(stack: ExitStack, fault: Fault, count: int, *, quick: bool) -> RunUnd
         product.schedule(clock.script() if fault.shifts_clock else arguments, clock.environ)
     wait_until_watched(product, 2 if fault.is_armed else 1)
     if fault.is_armed:  # a Redis that is young holds every scanner for a minute
-        product.until(lambda: not product.state.client.exists(state.HELD), 120, "no brake holds")
+        product.until(lambda: not product.state.client.exists(state_keys.SCANNER_HOLDS), 120, "no brake holds")
     return RunUnderFault(product, queue, count, quick, place, keys, clock, server, disk)
 
 

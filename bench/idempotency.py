@@ -20,7 +20,7 @@ import psutil
 import redis.asyncio
 
 from bench.measure import Result, median, percentile
-from recovery.domain.idempotency import Order, Step, Terms, Word
+from recovery.domain.idempotency import ClaimRequest, ClaimStep, ClaimStepResult, IdempotencyLimits
 from recovery.idempotency.ledger import LoopLedger
 from tests.stores import Store
 from tests.web_process import WebProcess
@@ -87,14 +87,14 @@ async def _ways(web: WebProcess, store: Store, many: int) -> AsyncIterator[dict[
     """Each with as many lines as claim at once."""
     pool = redis.asyncio.ConnectionPool.from_url(store.url, max_connections=many)
     client = redis.asyncio.Redis.from_pool(pool)
-    ledger = LoopLedger(client, Terms(keys=KEYS))
+    ledger = LoopLedger(client, IdempotencyLimits(keys=KEYS))
 
     async def by_hand(key: str) -> bool:
         return bool(await client.set(f"by-hand:{key}", "bench", nx=True, px=TTL))
 
     async def direct(key: str) -> bool:
-        answer = await ledger.do(Order(Step.CLAIM, key, span=TTL, by="bench", owner="bench"))
-        return answer.word is Word.WON
+        answer = await ledger.do(ClaimRequest(ClaimStep.CLAIM, key, span=TTL, by="bench", owner="bench"))
+        return answer.word is ClaimStepResult.WON
 
     async with _http(web, many) as lines:
         yield {"SET NX PX": [by_hand] * many, "the script, directly": [direct] * many, "over HTTP": lines}

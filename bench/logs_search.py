@@ -17,12 +17,12 @@ import redis
 from bench.measure import Result, memory_of_ours, percentile
 from recovery.config import load
 from recovery.config.logs import SHIPPED
-from recovery.connections import state
-from recovery.connections.aio import state_client
-from recovery.domain.lines import Level, Query
-from recovery.domain.parcels import Parcel, Raw
-from recovery.logs.base import Page
-from recovery.logs.stream import StreamSource
+from recovery.domain.logs.line_batches import LineBatch, Raw
+from recovery.domain.logs.types import LogLevel, LogQuery
+from recovery.logs.base import LogResultPage
+from recovery.logs.stream.source import StreamSource
+from recovery.stores.state import state_keys
+from recovery.stores.state.async_client import state_client
 from tests.stores import Store
 
 LINES = 10_000_000
@@ -99,10 +99,10 @@ def run(*, quick: bool) -> Result:
 
 
 _HOURS = {
-    "last hour, newest lines": Query(),
-    "last hour, a rare text": Query(include=("needle",)),
-    "last hour, errors": Query(levels=frozenset((Level.ERROR,))),
-    "last hour, a text that no line has": Query(include=("no such text",)),
+    "last hour, newest lines": LogQuery(),
+    "last hour, a rare text": LogQuery(include=("needle",)),
+    "last hour, errors": LogQuery(levels=frozenset((LogLevel.ERROR,))),
+    "last hour, a text that no line has": LogQuery(include=("no such text",)),
 }
 _EARLIER = "an hour, twelve hours ago: a rare text"
 _WHOLE = "all of the day: a text that no line has"
@@ -113,11 +113,11 @@ async def _measure(store: Store, end: int) -> tuple[dict[str, list[Search]], flo
     hour = _HOUR_MS * _NS
     asked = {name: (replace(query, start=end - hour), ROUNDS) for name, query in _HOURS.items()}
     middle = end - 12 * hour
-    asked[_EARLIER] = Query(include=("needle",), start=middle - hour, end=middle), ROUNDS
-    asked[_WHOLE] = Query(include=("no such text",), start=end - 25 * hour), 1
+    asked[_EARLIER] = LogQuery(include=("needle",), start=middle - hour, end=middle), ROUNDS
+    asked[_WHOLE] = LogQuery(include=("no such text",), start=end - 25 * hour), 1
     found: dict[str, list[Search]] = {}
     source = StreamSource(SHIPPED, client)
-    await source.search(Query(), limit=1)
+    await source.search(LogQuery(), limit=1)
     with memory_of_ours() as sizes:
         for name, (query, rounds) in asked.items():
             found[name] = [await _searched(source, query) for _ in range(rounds)]
@@ -126,14 +126,14 @@ async def _measure(store: Store, end: int) -> tuple[dict[str, list[Search]], flo
     return found, max(sizes) - sizes[0]
 
 
-async def _searched(source: StreamSource, query: Query) -> Search:
+async def _searched(source: StreamSource, query: LogQuery) -> Search:
     """To its end when nothing is found, else until there are lines."""
     pages: list[float] = []
     before = ""
     started = time.perf_counter()
     while True:
         begun = time.perf_counter()
-        page: Page = await source.search(query, before=before, limit=LIMIT)
+        page: LogResultPage = await source.search(query, before=before, limit=LIMIT)
         pages.append(time.perf_counter() - begun)
         before = page.before
         if page.lines or not before:
@@ -158,10 +158,10 @@ def _ship(url: str, number: int, day: Day) -> None:
     for entry in range(day.entries):
         at = day.end - _DAY_MS + int(entry * day.step) + number
         rows = tuple(day.lines(at, entry, number * RARE // SERVERS))
-        pipeline.xadd(state.logs(server), dict(Parcel(rows, labels[entry % 3]).encode()), id=f"{at + 1}-0")
+        pipeline.xadd(state_keys.logs(server), dict(LineBatch(rows, labels[entry % 3]).encode()), id=f"{at + 1}-0")
         if len(pipeline) * day.size >= 20_000 or entry == day.entries - 1:
             pipeline.execute()
-    client.zadd(state.SHIPPING, {server: day.end})
+    client.zadd(state_keys.SHIPPING, {server: day.end})
     client.close()
 
 

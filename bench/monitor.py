@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from bench.measure import Result
-from recovery.reads import servers
+from recovery.servers import queries as servers_queries
 from tests.processes import end, spawn
 from tests.stores import Store
 from tests.waiting import until
@@ -94,7 +94,7 @@ def _used(process: psutil.Process) -> float:
 
 
 def _listed(state: Store) -> int:
-    found = servers.fetch(state.client)
+    found = servers_queries.fetch(state.client)
     return len(found[0].processes) if found else 0
 
 

@@ -17,12 +17,12 @@ import django
 import psycopg
 
 from bench.measure import Result, memory_of_ours, percentile
-from recovery.config import Config, Database, N8n, load
-from recovery.connections.registry import Registry
-from recovery.connections.sql import Session
-from recovery.domain.counts import Snapshot
-from recovery.domain.n8n.around import GRACE
-from recovery.domain.n8n.pairs import Truth
+from recovery.config import Config, Database, N8nInstallation, load
+from recovery.domain.n8n.comparison import N8nComparison
+from recovery.domain.n8n.comparison_context import GRACE
+from recovery.domain.queues.types import Snapshot
+from recovery.stores.registry import ConnectionRegistry
+from recovery.stores.sql.sql_client import SqlSession
 from tests import n8n_schema
 from tests.postgres import Postgres
 from tests.stores import Store
@@ -133,12 +133,12 @@ def _jobs(store: Store, executions: Sequence[int]) -> None:
     store.client.config_set("slowlog-max-len", 1000)
 
 
-def _measured(postgres: Postgres, store: Store) -> tuple[list[float], float, float, Truth]:
+def _measured(postgres: Postgres, store: Store) -> tuple[list[float], float, float, N8nComparison]:
     """Seconds of each look, the longest statement, and how the memory grew at the most."""
-    from recovery.management import looking  # noqa: PLC0415 -- not before Django is set up
+    from recovery.management import one_off_snapshot  # noqa: PLC0415 -- not before Django is set up
 
     registry, n8n = _registry(postgres, store)
-    snapshot, statements = looking.snapshot(registry), list[float]()
+    snapshot, statements = one_off_snapshot.take_snapshot(registry), list[float]()
     store.client.slowlog_reset()
     try:
         with _timed(statements):
@@ -154,18 +154,20 @@ def _measured(postgres: Postgres, store: Store) -> tuple[list[float], float, flo
     return times, max(statements), max(sizes) - sizes[0], truth
 
 
-def _look(registry: Registry, n8n: N8n, snapshot: Snapshot, young: Mapping[str, int], *, later: int = 0) -> Truth:
-    from recovery.reads.n8n.looking import Wish, look  # noqa: PLC0415 -- as above
+def _look(
+    registry: ConnectionRegistry, n8n: N8nInstallation, snapshot: Snapshot, young: Mapping[str, int], *, later: int = 0
+) -> N8nComparison:
+    from recovery.n8n.comparison import ComparisonRequest, compare  # noqa: PLC0415 -- as above
 
-    truth = look(registry, n8n, Wish(snapshot, int(time.time() * 1000) + later, young))
+    truth = compare(registry, n8n, ComparisonRequest(snapshot, int(time.time() * 1000) + later, young))
     assert not truth.fault, truth.fault
     return truth
 
 
-def _registry(postgres: Postgres, store: Store) -> tuple[Registry, N8n]:
+def _registry(postgres: Postgres, store: Store) -> tuple[ConnectionRegistry, N8nInstallation]:
     config: Config = load({"UNSTALL_REDIS_URL": store.url, "UNSTALL_N8N_DATABASE_URL": postgres.url})
     assert all(isinstance(one, Database) for one in config.databases)
-    return Registry(config), config.n8n[0]
+    return ConnectionRegistry(config), config.n8n[0]
 
 
 @contextmanager
@@ -183,8 +185,8 @@ def _timed(found: list[float]) -> Iterator[None]:
         return timed
 
     with (
-        mock.patch.object(Session, "all", clocked(Session.all)),
-        mock.patch.object(Session, "change", clocked(Session.change)),
+        mock.patch.object(SqlSession, "all", clocked(SqlSession.all)),
+        mock.patch.object(SqlSession, "change", clocked(SqlSession.change)),
     ):
         yield
 

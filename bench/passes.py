@@ -15,7 +15,7 @@ from django.core.management import call_command
 
 from bench.actions import Feat, measured
 from bench.measure import Result
-from recovery.connections import registry
+from recovery.stores import registry
 from tests.stores import Store
 
 QUEUES = 1_000
@@ -95,7 +95,7 @@ def _database() -> Iterator[None]:
 @contextmanager
 def _watching(store: Store, state: Store) -> Iterator[tuple[Callable[[], int], Callable[[], int], Callable[[], int]]]:
     """A snapshot, a look of the watch, and a stale check that only observes."""
-    from recovery.scanners.deep.stale_check import StaleCheck  # noqa: PLC0415 -- needs Django to be set up
+    from recovery.scanners.stale_check.scanner import StaleCheck  # noqa: PLC0415 -- needs Django to be set up
     from tests.watch_bench import WatchBench, config_for  # noqa: PLC0415 -- as above
 
     with tempfile.TemporaryDirectory() as folder:

@@ -80,9 +80,9 @@ class Product:
     @property
     def leader(self) -> Process | None:
         """The scheduler that says in the state store that it leads."""
-        from recovery.reads import leading  # noqa: PLC0415 -- its models need what `installed` has set up
+        from recovery.reads.scanners import scheduler_status  # noqa: PLC0415 -- its models need what `installed` has set up
 
-        sign = leading.fetch(self.state.client)
+        sign = scheduler_status.fetch(self.state.client)
         return next((one for one in self.schedulers if sign and sign.leads and sign.pid == one.pid), None)
 
     def call(self, method: str, path: str, body: Any = None, *, seconds: float = 30.0) -> tuple[int, Any]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench.measure import Result, median, percentile
-from recovery.reads import inboxes
+from recovery.reads.stuck import inbox_store
 from tests.driver import Driver
 from tests.fleet import Fleet, Library, Queue
 from tests.processes import end, spawn
@@ -205,5 +205,5 @@ def _schedule(stack: ExitStack, store: Store, policy: str, queues: int) -> None:
 
 
 def _looked(state: Store) -> int:
-    found = inboxes.fetch(state.client)
+    found = inbox_store.fetch(state.client)
     return found.looked if found else 0

@@ -12,8 +12,8 @@ from typing import Any, cast
 import psutil
 
 from bench.measure import Result, percentile
-from recovery.connections import state
-from recovery.domain import parcels
+from recovery.domain.logs import line_batches
+from recovery.stores.state import state_keys
 from tests.processes import end, spawn
 from tests.shipping import ROOT, SERVER, monitor, offsets
 from tests.stores import Store
@@ -150,7 +150,7 @@ class Count:
         self._store, self._last, self._lines = store, b"-", 0
 
     def __call__(self) -> int:
-        for id, fields in cast("Any", self._store.client.xrange(state.logs(SERVER), min=self._last, count=200)):
+        for id, fields in cast("Any", self._store.client.xrange(state_keys.logs(SERVER), min=self._last, count=200)):
             self._last, self._lines = b"(" + id, self._lines + int(fields[b"count"])
         return self._lines
 
@@ -158,7 +158,7 @@ class Count:
 def _arrived(store: Store) -> tuple[list[int], list[float]]:
     """The numbers of the lines, and how many ms each entry's newest line was on its way."""
     numbers, delays = [], []
-    for id, fields in cast("Any", store.client.xrange(state.logs(SERVER))):
+    for id, fields in cast("Any", store.client.xrange(state_keys.logs(SERVER))):
         delays.append(int(id.partition(b"-")[0]) - int(fields[b"last"]) / 1e6)
-        numbers += [int(line.split(b" ", 4)[3]) for _, line in parcels.lines(fields[b"body"])]
+        numbers += [int(line.split(b" ", 4)[3]) for _, line in line_batches.unpack_lines(fields[b"body"])]
     return numbers, delays

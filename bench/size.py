@@ -19,8 +19,9 @@ from typing import Any
 import psutil
 
 from bench.measure import Result, median
-from recovery.domain.counts import DeploymentSample
-from recovery.reads import inboxes, snapshots
+from recovery.domain.queues.types import DeploymentSample
+from recovery.reads.queues import snapshot_store
+from recovery.reads.stuck import inbox_store
 from tests.processes import end, spawn
 from tests.stores import Store
 from tests.waiting import until
@@ -110,9 +111,9 @@ def _watched(store: Store, state: Store, process: psutil.Process, seconds: float
     while time.monotonic() - began < seconds:
         time.sleep(1)
         highest = max(highest, process.memory_info().rss)
-        snapshot = snapshots.fetch(state.client)
+        snapshot = snapshot_store.fetch(state.client)
         ticks |= {snapshot.number: snapshot.deployments[0]} if snapshot else {}
-        inbox = inboxes.fetch(state.client)
+        inbox = inbox_store.fetch(state.client)
         looks |= {inbox.checked_at} if inbox else set()
     took = time.monotonic() - began
     rates = {name: (count - before.get(name, 0)) / took for name, count in _calls(store).items()}
@@ -184,10 +185,10 @@ def _cpu(process: psutil.Process) -> float:
 
 
 def _shown(state: Store) -> int:
-    snapshot = snapshots.fetch(state.client)
+    snapshot = snapshot_store.fetch(state.client)
     return len(snapshot.queues) if snapshot else 0
 
 
 def _looked(state: Store) -> int:
-    inbox = inboxes.fetch(state.client)
+    inbox = inbox_store.fetch(state.client)
     return sum(tally.looked for tally in inbox.queues) if inbox else -1

@@ -13,22 +13,22 @@ import hiredis
 
 from bench import stage
 from bench.measure import Result, median, percentile, side_by_side
-from recovery.backends import reader
+from recovery.backends.registry import reader
 from recovery.config import load
-from recovery.connections.encoded import Chunk, Command, Encoded, packed
-from recovery.connections.line import RECEIVE
-from recovery.connections.registry import Registry
-from recovery.domain.counts import Flavour, Library, QueueSample
-from recovery.domain.refs import QueueRef
-from recovery.scanners.snapshot.roster import Known, Roster
-from recovery.scanners.snapshot.watch import Look, Watch
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary, QueueSample
+from recovery.scanners.collect.deployment_sampler import CollectedDeployment, DeploymentSampler
+from recovery.scanners.discovery.known_queues import KnownQueue, KnownQueues
+from recovery.stores.redis.connection import RECEIVE
+from recovery.stores.redis.pipeline import Command, CommandChunk, EncodedBatch, packed
+from recovery.stores.registry import ConnectionRegistry
 from tests.stores import Store
 
 SIZES = (100, 1000)
 FULL_SHARE = 10  # one queue in ten holds jobs
 JOBS = 200
 CLIENTS = 1000
-FLAVOUR = Flavour(Library.BULLMQ, 5, "5.81.5")
+FLAVOUR = LibraryVersion(QueueLibrary.BULLMQ, 5, "5.81.5")
 RAW_CHUNK = 2000  # commands; measured: 1,000 and 4,000 are no faster on a bare socket
 FLOOR_TIMES = 1.5
 BOARD_TIMES = 20
@@ -87,8 +87,8 @@ class _Plans:
         plans = [self.reader.sample_plan(ref) for ref in self.refs]
         self.commands = [command for plan in plans for command in plan]
         self.width = len(plans[0])
-        self.encoded = Encoded(self.commands)
-        self.registry = Registry(load({"UNSTALL_REDIS_URL": store.url}))
+        self.encoded = EncodedBatch(self.commands)
+        self.registry = ConnectionRegistry(load({"UNSTALL_REDIS_URL": store.url}))
         self.wire = self.registry.wire("main")
         self.watch = self._watch()
         self.client = store.connect()
@@ -112,7 +112,7 @@ class _Plans:
                 place += width
         return samples
 
-    def whole(self) -> Look:
+    def whole(self) -> CollectedDeployment:
         """With everything else that a tick asks: workers of the whole server, ages of the oldest jobs, its vitals."""
         look = self.watch.look(int(time.time() * 1000))
         assert not look.deployment.error, look.deployment.error
@@ -138,12 +138,12 @@ class _Plans:
         self.client.close()
         self.registry.close()
 
-    def _watch(self) -> Watch:
-        roster = Roster()
-        roster.replace("main", [Known(ref, FLAVOUR, 0, 0) for ref in self.refs])
-        return Watch(self.registry.config.deployments[0], lambda: self.wire, roster, lambda refs, now: {})
+    def _watch(self) -> DeploymentSampler:
+        roster = KnownQueues()
+        roster.replace("main", [KnownQueue(ref, FLAVOUR, 0, 0) for ref in self.refs])
+        return DeploymentSampler(self.registry.config.deployments[0], lambda: self.wire, roster, lambda refs, now: {})
 
-    def _answer_size(self, chunk: Chunk) -> int:
+    def _answer_size(self, chunk: CommandChunk) -> int:
         """How many bytes come back: parsed once, so that later nobody needs to. Nothing here expires meanwhile."""
         self.socket.sendall(chunk.sent)
         parser, replies, size = hiredis.Reader(), 0, 0
@@ -156,14 +156,14 @@ class _Plans:
         return size
 
 
-def _packed(commands: Sequence[Command]) -> list[Chunk]:
+def _packed(commands: Sequence[Command]) -> list[CommandChunk]:
     """In chunks of the size that is fastest when nothing has to be parsed."""
     starts = range(0, len(commands), RAW_CHUNK)
     return [_chunk(commands[start : start + RAW_CHUNK]) for start in starts]
 
 
-def _chunk(commands: Sequence[Command]) -> Chunk:
-    return Chunk(b"".join(map(packed, commands)), len(commands))
+def _chunk(commands: Sequence[Command]) -> CommandChunk:
+    return CommandChunk(b"".join(map(packed, commands)), len(commands))
 
 
 def _get(url: str) -> bytes:

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from bench.measure import Result, median, percentile
-from recovery.reads import inboxes
+from recovery.reads.stuck import inbox_store
 from tests.driver import Driver
 from tests.fleet import Fleet, Library, Queue
 from tests.processes import end, spawn
@@ -193,5 +193,5 @@ def _schedule(stack: ExitStack, store: Store) -> WebProcess:
     command = [sys.executable, "manage.py", "scheduler"]
     log = stack.enter_context((directory / "scheduler.log").open("wb"))
     stack.callback(end, spawn(command, environ=environ_of(directory, environ), directory=ROOT, stdout=log, stderr=log))
-    until(lambda: (found := inboxes.fetch(state.client)) and found.looked >= QUEUES, 60, "the watch has looked")
+    until(lambda: (found := inbox_store.fetch(state.client)) and found.looked >= QUEUES, 60, "the watch has looked")
     return process

@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from recovery.reads import snapshots
+from recovery.reads.queues import snapshot_store
 from tests.driver import node
 from tests.fleet import Queue
 from tests.processes import end, spawn
@@ -135,7 +135,7 @@ def house(store: Store, count: int, *, limits: Mapping[str, object] | None = Non
 
 def shown(state: Store) -> int:
     """How many queues the newest snapshot has."""
-    snapshot = snapshots.fetch(state.client)
+    snapshot = snapshot_store.fetch(state.client)
     return len(snapshot.queues) if snapshot else 0
 
 

@@ -20,7 +20,7 @@ class Dashboard(AppConfig):
 
 def _log_in(sender: object, request: HttpRequest, **_: object) -> None:
     """Records a log-in in the session: that the password was just given, and the session's first use."""
-    from dashboard import reauthentication, sessions  # noqa: PLC0415 -- after the apps are loaded
+    from dashboard.accounts import reauthentication, sessions  # noqa: PLC0415 -- after the apps are loaded
 
     reauthentication.note(request)
     sessions.note_use(request, is_first=True)

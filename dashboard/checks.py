@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.core import checks
 
-from dashboard import loopback
+from dashboard.server import loopback
 from recovery import config
 from recovery.errors import ConfigError, Problem
 

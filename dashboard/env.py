@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from recovery.config.urls import hidden
+from recovery.config.addresses.redis_urls import hidden
 from recovery.errors import Problem
 
 T = TypeVar("T")

@@ -14,9 +14,10 @@ from django.utils.cache import patch_vary_headers
 from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
 
-from dashboard import documents, page_concurrency, sessions
-from dashboard.login_limits import TooManyFailures
-from dashboard.views import errors
+from dashboard.accounts import sessions
+from dashboard.accounts.login_limits import TooManyFailures
+from dashboard.base import documents, error_pages
+from dashboard.server import page_concurrency
 from recovery.errors import Missing, StoreError, UnstallError
 
 Next = Callable[[HttpRequest], HttpResponseBase]
@@ -42,7 +43,9 @@ def mentions(get_response: Next) -> Next:
         response = get_response(request)
         is_html = response.headers.get("Content-Type", "").startswith("text/html")
         if is_html and isinstance(response, HttpResponse) and b"docs/" in response.content:
-            response.content = documents.linked(response.content.decode(response.charset)).encode(response.charset)
+            response.content = documents.link_documents(response.content.decode(response.charset)).encode(
+                response.charset
+            )
             response.headers["Content-Length"] = str(len(response.content))  # it was set before
         return response
 
@@ -82,7 +85,7 @@ class LoginRequired(LoginRequiredMiddleware):
         return HttpResponseClientRedirect(login.url)
 
 
-class Faults:
+class ErrorPagesMiddleware:
     """Turns what the engine raises into a page, or a fragment, with a status."""
 
     def __init__(self, get_response: Next) -> None:
@@ -93,13 +96,13 @@ class Faults:
 
     def process_exception(self, request: HttpRequest, fault: Exception) -> HttpResponse | None:
         if isinstance(fault, TooManyFailures):
-            return errors.logins_paused(request, fault)
+            return error_pages.logins_paused(request, fault)
         if isinstance(fault, Missing):
-            return errors.missing(request, fault)
+            return error_pages.missing(request, fault)
         if isinstance(fault, StoreError):
-            return errors.store_down(request, fault)
+            return error_pages.store_down(request, fault)
         if isinstance(fault, UnstallError):
-            return errors.refused(request, fault)
-        if errors.is_of_the_database(fault):
-            return errors.database_down(request, fault)
+            return error_pages.refused(request, fault)
+        if error_pages.is_database_error(fault):
+            return error_pages.database_down(request, fault)
         return None

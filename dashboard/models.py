@@ -9,16 +9,16 @@ from django.db import models
 from django.db.models.functions import Lower
 from django.utils import timezone
 
-from dashboard.access import Role
-from dashboard.scopes import Scope, parse
-from dashboard.sessions import browser_name
+from dashboard.accounts.roles import UserRole
+from dashboard.accounts.scopes import TokenScope, parse
+from dashboard.accounts.sessions import browser_name
 
 
 class User(AbstractUser):
     """User account. The role is read anew with every request, so a change takes effect at once."""
 
     role = models.CharField(
-        max_length=16, choices=[(role.value, role.value) for role in Role], default=Role.VIEWER.value
+        max_length=16, choices=[(role.value, role.value) for role in UserRole], default=UserRole.VIEWER.value
     )
 
     # The key of the authenticator is made of this and of the secret key: the database alone makes no code.
@@ -28,12 +28,14 @@ class User(AbstractUser):
 
     class Meta(AbstractUser.Meta):
         constraints: ClassVar = [
-            models.CheckConstraint(condition=models.Q(role__in=[role.value for role in Role]), name="user_role_known"),
+            models.CheckConstraint(
+                condition=models.Q(role__in=[role.value for role in UserRole]), name="user_role_known"
+            ),
         ]
 
     @property
     def may(self) -> str:
-        return Role(self.role).may
+        return UserRole(self.role).may
 
 
 class RecoveryCode(models.Model):
@@ -121,7 +123,7 @@ class MachineToken(models.Model):
         return f"token {self.name}"
 
     @property
-    def allowed(self) -> frozenset[Scope]:
+    def allowed(self) -> frozenset[TokenScope]:
         return parse(self.scopes)
 
     @property

@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from dashboard import database, logs, secret
+from dashboard import database_url, logging_config, secret_key
 from dashboard.env import Environment
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -22,9 +22,9 @@ TRUSTED_ORIGINS = ENV.origins("UNSTALL_TRUSTED_ORIGINS")
 TRUSTED_PROXIES = ENV.proxies("UNSTALL_TRUSTED_PROXIES")  # addresses or networks whose X-Forwarded-… we believe
 SESSION_DAYS = ENV.number("UNSTALL_SESSION_DAYS", 7, least=1, most=90)
 SESSION_IDLE_HOURS = ENV.number("UNSTALL_SESSION_IDLE_HOURS", 8, least=0, most=2160)  # 0: only the days count
-LOG_LEVEL = ENV.choice("UNSTALL_LOG_LEVEL", "info", logs.LEVELS)
-SECRET_KEY = secret.key(ENV, DATA_DIR)
-SECRET_KEY_FALLBACKS = secret.fallbacks(ENV)
+LOG_LEVEL = ENV.choice("UNSTALL_LOG_LEVEL", "info", logging_config.LEVELS)
+SECRET_KEY = secret_key.key(ENV, DATA_DIR)
+SECRET_KEY_FALLBACKS = secret_key.fallbacks(ENV)
 
 # -- access
 
@@ -55,7 +55,7 @@ LOGIN_REDIRECT_URL = "overview"
 LOGOUT_REDIRECT_URL = "login"
 
 # Sessions stay in the database: kept in a process's memory, a logout here would not be one in the process next door.
-SESSION_ENGINE = "dashboard.sessions"
+SESSION_ENGINE = "dashboard.accounts.sessions"
 SESSION_IDLE = timedelta(hours=SESSION_IDLE_HOURS) if SESSION_IDLE_HOURS else None
 SESSION_COOKIE_AGE = int(timedelta(days=SESSION_DAYS).total_seconds())
 SESSION_COOKIE_NAME = "unstall-session"
@@ -64,11 +64,11 @@ SESSION_COOKIE_SAMESITE = "Lax"  # a link in an alert must find you logged in
 CSRF_COOKIE_NAME = "unstall-csrf"
 CSRF_COOKIE_SECURE = IS_HTTPS
 CSRF_COOKIE_HTTPONLY = True  # htmx gets the token from the page
-CSRF_FAILURE_VIEW = "dashboard.views.errors.csrf_failure"
+CSRF_FAILURE_VIEW = "dashboard.base.error_pages.csrf_failure"
 
 # -- headers
 
-# The other headers: dashboard/security_headers.py adds them to every answer, also to those that Django does not make.
+# The other headers: dashboard/server/security_headers.py adds them to every answer, also without Django.
 STRICT_TRANSPORT_SECONDS = int(timedelta(days=30).total_seconds()) if IS_HTTPS else 0
 # plotly makes one empty <style>, and one for its maps as it loads (tests/unit/test_charts.py tells when it changes).
 _PLOTLY_STYLES = (
@@ -102,7 +102,7 @@ INSTALLED_APPS = [
     "csp",
 ]
 MIDDLEWARE = [
-    "dashboard.assets.StaticFiles",
+    "dashboard.base.static_files.StaticFilesMiddleware",
     "dashboard.middleware.headers",
     "csp.middleware.CSPMiddleware",
     "django.middleware.gzip.GZipMiddleware",
@@ -114,13 +114,13 @@ MIDDLEWARE = [
     "dashboard.middleware.session_use",
     "django.contrib.messages.middleware.MessageMiddleware",
     "dashboard.middleware.LoginRequired",
-    "dashboard.middleware.Faults",
+    "dashboard.middleware.ErrorPagesMiddleware",
 ]
 ROOT_URLCONF = "dashboard.urls"
 ASGI_APPLICATION = "dashboard.asgi.application"
 _SQLITE = f"sqlite:///{DATA_DIR / 'unstall.sqlite3'}"
 # Not kept as a setting of its own: error pages of UNSTALL_DEBUG show settings, and hide the password in this one.
-DATABASES = {"default": database.settings_of(ENV.url("DATABASE_URL", _SQLITE, schemes=database.SCHEMES))}
+DATABASES = {"default": database_url.database_settings(ENV.url("DATABASE_URL", _SQLITE, schemes=database_url.SCHEMES))}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 TEMPLATES = [
     {
@@ -130,7 +130,7 @@ TEMPLATES = [
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.messages.context_processors.messages",
-                "dashboard.context.frame",
+                "dashboard.base.context_processors.frame",
             ],
             "builtins": ["django.templatetags.static", "dashboard.templatetags.show"],
             "loaders": [("django.template.loaders.cached.Loader", ["django.template.loaders.filesystem.Loader"])],
@@ -141,7 +141,7 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 USE_I18N = False
 LANGUAGE_CODE = "en"
-LOGGING = logs.configuration(level="DEBUG" if DEBUG else LOG_LEVEL.upper())
+LOGGING = logging_config.configuration(level="DEBUG" if DEBUG else LOG_LEVEL.upper())
 LOGGING_CONFIG = "logging.config.dictConfig"
 
 # -- static files
@@ -152,11 +152,11 @@ STATICFILES_DIRS = [BASE_DIR / "static"]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
-    "dashboard.assets.PlotlyFinder",
+    "dashboard.base.static_files.PlotlyFinder",
 ]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "dashboard.assets.Assets"},
+    "staticfiles": {"BACKEND": "dashboard.base.static_files.HashedStaticFilesStorage"},
 }
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_KEEP_ONLY_HASHED_FILES = True

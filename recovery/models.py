@@ -22,7 +22,7 @@ class AuditHead(models.Model):
 
     number = models.BigIntegerField(default=0)
     hash = models.CharField(max_length=64, default="")
-    marked = models.BigIntegerField(default=0)  # number of the last entry that needs no seal (reads/seals.py)
+    marked = models.BigIntegerField(default=0)  # number of the last entry that needs no seal (reads/audit/seals.py)
     mark = models.CharField(max_length=80, default="")  # signature of that number and that entry's hash
 
 
@@ -61,7 +61,7 @@ class AuditEntry(models.Model):
 class AuditJob(models.Model):
     """Index of the jobs of an intent, by which the job's page finds it. The bodies of the entries are authoritative.
 
-    Rows here must follow from them: reads/audit_index.py computes the rows again and compares.
+    Rows here must follow from them: reads/audit/job_index.py computes the rows again and compares.
 
     An action on the queue itself has one row, whose job is `job_key("")`.
     """
@@ -154,7 +154,7 @@ class BulkItem(models.Model):
 class Lease(models.Model):
     """Leader lease of the schedulers, in one row. Its times are of the database's clock, which all of them share."""
 
-    holder = models.CharField(max_length=300)  # a Holder of recovery/scheduler/holder.py, as text
+    holder = models.CharField(max_length=300)  # a Holder of recovery/scheduler/lease_holder.py, as text
     epoch = models.BigIntegerField()  # rises with each change of holder, and never falls
     since = models.BigIntegerField()
     expires_at = models.BigIntegerField()
@@ -167,7 +167,7 @@ class PolicyLayer(models.Model):
 
     deployment = models.CharField(max_length=_NAME)
     base = models.CharField(max_length=_BASE)
-    written = models.TextField()  # JSON, in the words of domain/policy_text.py
+    written = models.TextField()  # JSON, in the words of domain/policies/parser.py
     by = models.CharField(max_length=200)
     at = models.BigIntegerField()
 

@@ -18,11 +18,11 @@ from typing import Any
 from django.apps import apps
 from django.conf import settings
 
-from recovery.backends.sql.sweep import Occasion, Swept, sweep
+from recovery.backends.job_tables.sweep import SweepTrigger, Swept, sweep
 from recovery.config import Config, current, load_described
-from recovery.connections.sql import SqlWire
-from recovery.domain.refs import QueueRef
+from recovery.domain.identifiers import QueueRef
 from recovery.errors import BadOrder, Unsupported
+from recovery.stores.sql.sql_client import SqlClient
 
 __all__ = ["Swept", "sweep_at_start"]
 
@@ -53,9 +53,9 @@ def sweep_at_start(
     if place is None:
         config.deployment(ref.deployment)
         raise Unsupported(f"{ref.deployment} is not a database.")
-    wire = SqlWire(place, config.tables_of(place.name))
+    wire = SqlClient(place, config.tables_of(place.name))
     try:
-        return sweep(wire, ref, Occasion(is_start=True, owner=owner), most)
+        return sweep(wire, ref, SweepTrigger(is_start=True, owner=owner), most)
     finally:
         wire.close()
 

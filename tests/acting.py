@@ -10,20 +10,21 @@ from typing import Any
 import pytest
 import redis
 
-from recovery.actions import bulk, runner
-from recovery.actions.bulk import Runner, Selection
-from recovery.connections import registry
-from recovery.domain.acting import Act, Actor, Options, Order
-from recovery.domain.counts import Flavour, Snapshot
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef
+from recovery.actions import runner
+from recovery.actions.bulk import bulk_runs
+from recovery.actions.bulk.bulk_runs import BulkRunner, BulkSelection
+from recovery.domain.actions.types import Action, ActionCommand, ActionOptions, Actor
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobState
+from recovery.domain.queues.types import LibraryVersion, Snapshot
 from recovery.models import BulkRun
-from recovery.reads import bulk as progress_of
-from recovery.reads import snapshots
-from recovery.reads.bulk import Progress
-from recovery.reads.shared import identities, windows
-from recovery.scanners.snapshot.collect import Collector
-from recovery.scanners.snapshot.roster import Known, Roster
+from recovery.reads.bulk import queries as progress_of
+from recovery.reads.bulk.queries import BulkProgress
+from recovery.reads.queues import snapshot_store
+from recovery.scanners.collect.collector import Collector
+from recovery.scanners.discovery.known_queues import KnownQueue, KnownQueues
+from recovery.stores import registry
+from recovery.stores.state.shared_read import identities, windows
 from tests.samples import BULLMQ
 from tests.stores import Store
 from tests.waiting import until
@@ -93,10 +94,10 @@ class Bench:
             self.add(id, delay=3_600_000)
             self.client.zadd(f"{self.base}:delayed", {id: due * 4096})
 
-    def ids(self, state: State) -> list[str]:
+    def ids(self, state: JobState) -> list[str]:
         """Next to run last, as a list has them; a sorted set from its beginning."""
-        if state in (State.ACTIVE, State.WAITING, State.PAUSED):
-            name = {State.ACTIVE: "active", State.WAITING: "wait", State.PAUSED: "paused"}[state]
+        if state in (JobState.ACTIVE, JobState.WAITING, JobState.PAUSED):
+            name = {JobState.ACTIVE: "active", JobState.WAITING: "wait", JobState.PAUSED: "paused"}[state]
             return [id.decode() for id in self.client.lrange(f"{self.base}:{name}", 0, -1)]
         return [id.decode() for id in self.client.zrange(f"{self.base}:{state.value}", 0, -1)]
 
@@ -104,16 +105,16 @@ class Bench:
         """Everything there is in the queues' store, to see that nothing changed."""
         return {key: self.client.dump(key) for key in self.client.keys("*")}
 
-    def look(self, flavour: Flavour = BULLMQ) -> Snapshot:
+    def look(self, flavour: LibraryVersion = BULLMQ) -> Snapshot:
         """What the scheduler would publish now."""
-        roster = Roster()
-        roster.replace("main", [Known(self.ref, flavour, 0, 0)])
+        roster = KnownQueues()
+        roster.replace("main", [KnownQueue(self.ref, flavour, 0, 0)])
         collector = Collector(registry.registry(), roster)
         try:
             snapshot = collector.look(now_ms())
         finally:
             collector.close()
-        snapshots.publish(self.state.client, snapshot)
+        snapshot_store.publish(self.state.client, snapshot)
         self.forget()
         return snapshot
 
@@ -122,10 +123,12 @@ class Bench:
         windows.forget()
         identities.forget()
 
-    def order(self, act: Act, *ids: str, actor: Actor = ADMIN, reason: str = "it hangs", **options: Any) -> Order:
+    def order(
+        self, act: Action, *ids: str, actor: Actor = ADMIN, reason: str = "it hangs", **options: Any
+    ) -> ActionCommand:
         """The jobs as they are now; `options` are those of the act."""
-        seen = runner.seen(self.ref, ids) if ids else ()
-        return Order(act, self.ref, actor, reason, seen, Options(**options))
+        seen = runner.current_jobs(self.ref, ids) if ids else ()
+        return ActionCommand(act, self.ref, actor, reason, seen, ActionOptions(**options))
 
 
 @contextmanager
@@ -139,13 +142,13 @@ def set_up(queues: Store, state: Store, directory: Path, patch: pytest.MonkeyPat
     registry.reset()
 
 
-def all_of(bench: Bench, act: Act, state: State = State.FAILED, **wanted: Any) -> BulkRun:
-    order = Order(act, bench.ref, ADMIN, "the mail server is back")
-    return bulk.order(order, Selection(state, now_ms(), **wanted))
+def all_of(bench: Bench, act: Action, state: JobState = JobState.FAILED, **wanted: Any) -> BulkRun:
+    order = ActionCommand(act, bench.ref, ADMIN, "the mail server is back")
+    return bulk_runs.order(order, BulkSelection(state, now_ms(), **wanted))
 
 
-def finish(hands: Runner, run: BulkRun) -> Progress:
-    def over() -> Progress | None:
+def finish(hands: BulkRunner, run: BulkRun) -> BulkProgress:
+    def over() -> BulkProgress | None:
         hands._held.clear()  # not to wait until it is tried again
         hands.run(0)
         found = progress_of.progress(run.pk, now_ms())

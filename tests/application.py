@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import threading
 
-from recovery.domain.hooks import Told
+from recovery.domain.hooks.types import HookPayload
 
-heard: list[Told] = []
+heard: list[HookPayload] = []
 released = threading.Event()
 
 
-def hear(told: Told) -> None:
+def hear(told: HookPayload) -> None:
     heard.append(told)
 
 
-def refuse(told: Told) -> None:
+def refuse(told: HookPayload) -> None:
     heard.append(told)
     raise ValueError("no such import, password=hunter2")
 
 
-def hang(told: Told) -> None:
+def hang(told: HookPayload) -> None:
     heard.append(told)
     released.wait(60)
 
 
-def leave(told: Told) -> None:
+def leave(told: HookPayload) -> None:
     heard.append(told)
     raise SystemExit(3)
 

@@ -10,34 +10,34 @@ from pathlib import Path
 import pytest
 
 from recovery import shared_clock
-from recovery.actions import brakes
-from recovery.actions.swap import swap_one
-from recovery.connections import registry
-from recovery.domain.ages import SECOND
-from recovery.domain.brake import Brake, Hold, Why
-from recovery.domain.mandate import Mandate, always
-from recovery.domain.refs import QueueRef
-from recovery.domain.scans import Report, Scan
+from recovery.actions.safety_limits import auto_retry_limits
+from recovery.actions.safety_limits.compare_and_set import swap_one
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.safety_limits.redis_pause import RedisPause, RedisPauseHold, RedisPauseTrigger
+from recovery.domain.scanners.types import ScannerKind, ScannerReport
+from recovery.domain.scheduler.leader_token import LeaderToken, always_leader
+from recovery.domain.time_units import SECOND
 from recovery.models import AuditEntry
-from recovery.reads import brake_rows
-from recovery.reads.brake_rows import STORE, Place
-from recovery.reads.shared import windows
-from recovery.scanners.crew import Crew
-from recovery.scanners.snapshot.collect import Collector
-from recovery.scanners.snapshot.discover import Discoverer
-from recovery.scanners.snapshot.roster import Roster
+from recovery.reads.safety_limits import limit_rows
+from recovery.reads.safety_limits.limit_rows import REDIS_PAUSE, SafetyLimitScope
+from recovery.scanners.collect.collector import Collector
+from recovery.scanners.discovery.known_queues import KnownQueues
+from recovery.scanners.discovery.scanner import Discoverer
+from recovery.scanners.registry import ScannerRegistry
+from recovery.stores import registry
+from recovery.stores.state.shared_read import windows
 from tests.acting import ADMIN
 from tests.stores import Store
 from tests.watch_bench import SHORT, config_for
 
 _ARMED = SHORT + '[policy]\norphan_watch = { mode = "act" }\n'
-_PLACE = Place("main")
+_PLACE = SafetyLimitScope("main")
 
 
 class Armed:
     def __init__(self) -> None:
         self.registry = registry.registry()
-        self._roster = Roster()
+        self._roster = KnownQueues()
         self._collector = Collector(self.registry, self._roster)
         self.restart()
 
@@ -45,17 +45,19 @@ class Armed:
         """Another process leads: it knows what was kept, and nothing else."""
         self._collector.close()
         self._collector = Collector(self.registry, self._roster)
-        self.crew = Crew(self.registry, lambda: self._collector.newest, Mandate(shared_clock.now() // 1000, always))
+        self.crew = ScannerRegistry(
+            self.registry, lambda: self._collector.newest, LeaderToken(shared_clock.now() // 1000, always_leader)
+        )
 
     def discover(self) -> None:
         Discoverer(self.registry, self._roster, remembers=False).run(_now())
 
-    def look(self) -> Report:
+    def look(self) -> ScannerReport:
         """What a scheduler does every few seconds."""
         now = _now()
         self._collector.run(now)
         windows.forget()
-        report = self.crew.run_of(Scan.ORPHAN_WATCH)(now)
+        report = self.crew.run_of(ScannerKind.ORPHAN_WATCH)(now)
         assert report is not None
         return report
 
@@ -63,16 +65,16 @@ class Armed:
         """Found, looked at, and nobody minds that the store was started for the test."""
         self.discover()
         self.look()
-        brakes.release(ADMIN, STORE.name, "main", "", "", "it is a test's")
+        auto_retry_limits.release(ADMIN, REDIS_PAUSE.name, "main", "", "", "it is a test's")
         assert self.look().finds == ()
         assert self.why == []
 
     @property
-    def brake(self) -> Brake:
-        return brake_rows.one(STORE, _PLACE).value
+    def brake(self) -> RedisPause:
+        return limit_rows.read_row(REDIS_PAUSE, _PLACE).value
 
     @property
-    def why(self) -> list[Why]:
+    def why(self) -> list[RedisPauseTrigger]:
         """What holds it right now."""
         return [hold.why for hold in self.brake.holding(_now())]
 
@@ -83,10 +85,10 @@ class Armed:
     def pass_by(self, ms: int) -> None:
         """As if everything that holds had begun so long ago."""
 
-        def older(hold: Hold) -> Hold:
+        def older(hold: RedisPauseHold) -> RedisPauseHold:
             return replace(hold, since=hold.since - ms, until=hold.until - ms if hold.until else None)
 
-        swap_one(STORE, _PLACE, lambda brake, _: replace(brake, holds=tuple(map(older, brake.holds))))
+        swap_one(REDIS_PAUSE, _PLACE, lambda brake, _: replace(brake, holds=tuple(map(older, brake.holds))))
 
     def close(self) -> None:
         self._collector.close()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from recovery.reads.shared import identities, windows
+from recovery.stores.state.shared_read import identities, windows
 from tests.certificates import issue, openssl
 from tests.cluster import Cluster
 from tests.driver import lacking

@@ -7,21 +7,21 @@ from contextlib import contextmanager
 
 import pytest
 
-from recovery.connections.encoded import Chunk
-from recovery.connections.line import Line
+from recovery.stores.redis.connection import RedisConnection
+from recovery.stores.redis.pipeline import CommandChunk
 
 
 @contextmanager
 def round_trips(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """How many commands were sent and the first of them, once for each time that an answer is waited for."""
     sent: list[str] = []
-    post = Line.post
+    post = RedisConnection.post
 
-    def counted(line: Line, *chunks: Chunk) -> None:
+    def counted(line: RedisConnection, *chunks: CommandChunk) -> None:
         first = chunks[0].sent.split(b"\r\n")[2].decode()
         sent.append(f"{sum(chunk.replies for chunk in chunks)} from {first} on")
         post(line, *chunks)
 
     with patch.context() as patched:
-        patched.setattr(Line, "post", counted)
+        patched.setattr(RedisConnection, "post", counted)
         yield sent

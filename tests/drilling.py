@@ -9,14 +9,15 @@ from pathlib import Path
 import psutil
 
 from recovery.config import current
-from recovery.domain.drills.plan import PREFIX, Library, Plan, arguments
-from recovery.drill import drill, link, programs
-from recovery.drill.drill import Drill, Event
+from recovery.domain.drills.plan import PREFIX, DrillLibrary, DrillPlan, arguments
+from recovery.drills import location, runtimes
+from recovery.drills import runner as drills_runner
+from recovery.drills.runner import DrillEvent, DrillReport
 from tests.driver import NODE_DIRECTORY
 from tests.stores import Store
 
 # Long enough that a round's order can be told on a busy machine.
-SHORT = Plan(lock=600, renew=300, stalled_interval=600, job=60_000, wait=100, timeout=20_000)
+SHORT = DrillPlan(lock=600, renew=300, stalled_interval=600, job=60_000, wait=100, timeout=20_000)
 SHORT_WORDS = arguments(SHORT)  # the same in the shell
 
 
@@ -25,9 +26,15 @@ def package(name: str) -> str:
     return str(NODE_DIRECTORY / "node_modules" / name)
 
 
-def plan_for(name: str, **changes: object) -> Plan:
+def plan_for(name: str, **changes: object) -> DrillPlan:
     """`name`: a generation of the fleet, or `python`."""
-    library = Library.PYTHON if name == "python" else Library.BULLMQ if name.startswith("bullmq") else Library.BULL
+    library = (
+        DrillLibrary.PYTHON
+        if name == "python"
+        else DrillLibrary.BULLMQ
+        if name.startswith("bullmq")
+        else DrillLibrary.BULL
+    )
     return replace(SHORT, library=library, **changes)  # type: ignore[arg-type]
 
 
@@ -35,15 +42,15 @@ class Watch:
     """Holds the watch over one drill; `stop_at`: what has to happen for somebody to stop it."""
 
     def __init__(self, stop_at: str = "") -> None:
-        self.events: list[Event] = []
+        self.events: list[DrillEvent] = []
         self.workers: set[int] = set()
         self._stop_at = stop_at
         self._pause = threading.Event()
 
-    def run(self, plan: Plan, name: str, on: str = "") -> Drill:
-        program = programs.find(plan.library, "" if name == "python" else package(name))
-        where = link.place(current(), on)
-        return drill.run(plan, program, where, on, rest=self.rest, tell=self.events.append)
+    def run(self, plan: DrillPlan, name: str, on: str = "") -> DrillReport:
+        program = runtimes.find(plan.library, "" if name == "python" else package(name))
+        where = location.deployment_of_drill(current(), on)
+        return drills_runner.run(plan, program, where, on, rest=self.rest, tell=self.events.append)
 
     def rest(self, seconds: float) -> None:
         self.workers |= {child.pid for child in psutil.Process().children() if _is_worker(child)}

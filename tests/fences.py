@@ -8,39 +8,40 @@ from typing import Any
 
 import redis
 
-from recovery import backends, shared_clock
-from recovery.backends import operator
-from recovery.backends.base import Command, Target, Wire
-from recovery.backends.shared import fence
-from recovery.connections.scripts import script
-from recovery.domain.acting import Act, Done, Kept, Options, Outcome, Rival, Seen
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef
+from recovery import shared_clock
+from recovery.backends import registry as backends_registry
+from recovery.backends.base import Command, CommandClient, Target
+from recovery.backends.redis_common import fencing
+from recovery.backends.registry import operator
+from recovery.domain.actions.types import Action, ActionOptions, ExpectedJob, Outcome, Rival, ScriptOutcome, UndoCopy
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobState
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
 from recovery.errors import Fenced
+from recovery.stores.redis.scripts import script
 
 FLAVOURS = {
-    "bull3": Flavour(Library.BULL, 3),
-    "bull4": Flavour(Library.BULL, 4),
-    "bullmq3": Flavour(Library.BULLMQ, 3, "3.16.2"),
-    "bullmq4": Flavour(Library.BULLMQ, 4, "4.18.3"),
-    "bullmq5": Flavour(Library.BULLMQ, 5, "5.81.5"),
-    "bullmq6": Flavour(Library.BULLMQ, 6, "6.7.0"),
+    "bull3": LibraryVersion(QueueLibrary.BULL, 3),
+    "bull4": LibraryVersion(QueueLibrary.BULL, 4),
+    "bullmq3": LibraryVersion(QueueLibrary.BULLMQ, 3, "3.16.2"),
+    "bullmq4": LibraryVersion(QueueLibrary.BULLMQ, 4, "4.18.3"),
+    "bullmq5": LibraryVersion(QueueLibrary.BULLMQ, 5, "5.81.5"),
+    "bullmq6": LibraryVersion(QueueLibrary.BULLMQ, 6, "6.7.0"),
 }
 NOW = shared_clock.now()
-_PROVEN = Options(is_late=True, force=True)
+_PROVEN = ActionOptions(is_late=True, force=True)
 _SCRIPT = ("EVALSHA", "EVAL")
-_READ = [script(path) for path in Path(backends.__file__).parent.glob("*/lua/read/*.lua")]
+_READ = [script(path) for path in Path(backends_registry.__file__).parent.glob("*/lua/read/*.lua")]
 _READING = {one.digest for one in _READ} | {one.text for one in _READ}
 
 Attempt = Callable[[Target], Rival | None]
 
 
-def hold(client: Any, base: str, epoch: int, installation: str = fence.UNNAMED, ms: int = 60_000) -> None:
+def hold(client: Any, base: str, epoch: int, installation: str = fencing.UNNAMED, ms: int = 60_000) -> None:
     """As a script of this installation leaves the fence behind."""
-    client.set(fence.epoch_key_of(base, installation), epoch, ex=60)
+    client.set(fencing.epoch_key_of(base, installation), epoch, ex=60)
     if ms:
-        client.set(fence.key_of(base), installation, px=ms)
+        client.set(fencing.key_of(base), installation, px=ms)
 
 
 class Queue:
@@ -52,17 +53,17 @@ class Queue:
 
     @property
     def is_bull(self) -> bool:
-        return self.flavour.library is Library.BULL
+        return self.flavour.library is QueueLibrary.BULL
 
     @property
     def fence(self) -> bytes:
-        return fence.key_of(self.base)
+        return fencing.key_of(self.base)
 
-    def target(self, wire: Wire, epoch: int | None, installation: str = "") -> Target:
+    def target(self, wire: CommandClient, epoch: int | None, installation: str = "") -> Target:
         return Target(wire, QueueRef("main", self.base), self.flavour, epoch, installation)
 
     def met(self) -> int | None:
-        found = self.client.get(fence.epoch_key_of(self.base))
+        found = self.client.get(fencing.epoch_key_of(self.base))
         return None if found is None else int(found)
 
     def seed(self) -> None:
@@ -93,20 +94,20 @@ class Queue:
         return {key: self.client.dump(key) for key in found}
 
 
-def act(what: Act, id: str, state: State, options: Options = _PROVEN, **seen: Any) -> Attempt:
+def act(what: Action, id: str, state: JobState, options: ActionOptions = _PROVEN, **seen: Any) -> Attempt:
     """One act on one job; which later epoch it met."""
 
     def attempt(target: Target) -> Rival | None:
-        (done,) = operator(target.flavour).on_jobs(what, target, [Seen(id, state, **seen)], options, NOW)
+        (done,) = operator(target.flavour).on_jobs(what, target, [ExpectedJob(id, state, **seen)], options, NOW)
         return _told(done)
 
     return attempt
 
 
-def turn(what: Act) -> Attempt:
+def turn(what: Action) -> Attempt:
     def attempt(target: Target) -> Rival | None:
         try:
-            done = operator(target.flavour).on_queue(what, target, Options(), NOW)
+            done = operator(target.flavour).on_queue(what, target, ActionOptions(), NOW)
         except Fenced as error:
             return error.met
         return _told(done)
@@ -114,9 +115,9 @@ def turn(what: Act) -> Attempt:
     return attempt
 
 
-def take_away(what: Act, **options: Any) -> Attempt:
+def take_away(what: Action, **options: Any) -> Attempt:
     def attempt(target: Target) -> Rival | None:
-        taken = operator(target.flavour).take_away(what, target, Options(**options), NOW, budget=100)
+        taken = operator(target.flavour).take_away(what, target, ActionOptions(**options), NOW, budget=100)
         assert (taken.fenced is None) == bool(taken.removed), taken
         return taken.fenced
 
@@ -126,8 +127,8 @@ def take_away(what: Act, **options: Any) -> Attempt:
 def put_back(by_hand: Target) -> Attempt:
     """Of a job that somebody without an epoch takes away first."""
     ours = operator(by_hand.flavour)
-    (removed,) = ours.on_jobs(Act.REMOVE, by_hand, [Seen("waits", State.WAITING)], _PROVEN, NOW)
-    assert isinstance(removed.kept, Kept)
+    (removed,) = ours.on_jobs(Action.REMOVE, by_hand, [ExpectedJob("waits", JobState.WAITING)], _PROVEN, NOW)
+    assert isinstance(removed.kept, UndoCopy)
     kept = removed.kept
 
     def attempt(target: Target) -> Rival | None:
@@ -147,7 +148,7 @@ def lead(target: Target) -> Rival | None:
     return None
 
 
-def _told(done: Done) -> Rival | None:
+def _told(done: ScriptOutcome) -> Rival | None:
     if done.fenced is None:
         assert done.outcome is Outcome.DONE, done
         return None
@@ -157,17 +158,17 @@ def _told(done: Done) -> Rival | None:
 
 
 ATTEMPTS: Mapping[str, Attempt] = {
-    "requeue": act(Act.REQUEUE, "alone", State.ACTIVE),
-    "fail": act(Act.FAIL, "lost", State.ACTIVE),
-    "fail directly": act(Act.FAIL, "lost", State.ACTIVE, Options(is_late=True, directly=True)),
-    "release": act(Act.RELEASE, "locked", State.ACTIVE, token="t:1"),
-    "release and requeue": act(Act.RELEASE, "bound", State.ACTIVE, Options(requeue=True), token="t:1"),
-    "retry": act(Act.RETRY, "1", State.FAILED),
-    "promote": act(Act.PROMOTE, "later", State.DELAYED),
-    "remove": act(Act.REMOVE, "waits", State.WAITING),
-    "clean": take_away(Act.CLEAN, state=State.FAILED),
-    "drain": take_away(Act.DRAIN, delayed=True),
-    "pause": turn(Act.PAUSE),
+    "requeue": act(Action.REQUEUE, "alone", JobState.ACTIVE),
+    "fail": act(Action.FAIL, "lost", JobState.ACTIVE),
+    "fail directly": act(Action.FAIL, "lost", JobState.ACTIVE, ActionOptions(is_late=True, directly=True)),
+    "release": act(Action.RELEASE, "locked", JobState.ACTIVE, token="t:1"),
+    "release and requeue": act(Action.RELEASE, "bound", JobState.ACTIVE, ActionOptions(requeue=True), token="t:1"),
+    "retry": act(Action.RETRY, "1", JobState.FAILED),
+    "promote": act(Action.PROMOTE, "later", JobState.DELAYED),
+    "remove": act(Action.REMOVE, "waits", JobState.WAITING),
+    "clean": take_away(Action.CLEAN, state=JobState.FAILED),
+    "drain": take_away(Action.DRAIN, delayed=True),
+    "pause": turn(Action.PAUSE),
     "lead": lead,
 }
 
@@ -178,7 +179,7 @@ class Overtaken:
     Those that only read do not count.
     """
 
-    def __init__(self, wire: Wire, client: redis.Redis, base: str, behind: int, epoch: int) -> None:
+    def __init__(self, wire: CommandClient, client: redis.Redis, base: str, behind: int, epoch: int) -> None:
         self._wire, self._client, self._base = wire, client, base
         self._left, self._epoch = behind, epoch
 

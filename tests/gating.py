@@ -9,10 +9,10 @@ from contextlib import contextmanager, suppress
 import redis
 
 from recovery import shared_clock
-from recovery.connections.publishing import Publisher
-from recovery.domain.backlog import Backlog
-from recovery.domain.servers import Server
+from recovery.domain.servers.samples import Server
+from recovery.domain.servers.unsent_samples import UnsentSamples
 from recovery.errors import StoreError
+from recovery.servers.sample_store import SampleStore
 
 POLL = 5_000
 EVERY = 0.25  # seconds between two samples of a steady server: so a test need not wait for polls
@@ -21,7 +21,7 @@ EVERY = 0.25  # seconds between two samples of a steady server: so a test need n
 def tell(store: redis.Redis, id: str, cpu: float | None, at: int, *, poll: int = POLL) -> None:
     """One sample, published now."""
     server = Server(id=id, host="host", sampled_at=at, poll=poll, cpu_raw=cpu, cpu_ema=cpu)
-    Publisher(store).publish(server, Backlog())
+    SampleStore(store).publish(server, UnsentSamples())
 
 
 class Steady:

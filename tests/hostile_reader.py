@@ -13,34 +13,34 @@ from contextlib import suppress
 from pathlib import Path
 
 from recovery import shared_clock
-from recovery.backends import reader
+from recovery.backends.registry import reader
 from recovery.config import load
-from recovery.connections.registry import Registry
-from recovery.domain.counts import Flavour, Library, QueueSample
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobState
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary, QueueSample
 from recovery.errors import StoreError
-from recovery.scanners.snapshot.collect import Collector
-from recovery.scanners.snapshot.discover import Discoverer
-from recovery.scanners.snapshot.roster import Known, Roster
-from recovery.scanners.watching.patrol import Patrol
-from recovery.scanners.watching.post import Post
+from recovery.scanners.collect.collector import Collector
+from recovery.scanners.discovery.known_queues import KnownQueue, KnownQueues
+from recovery.scanners.discovery.scanner import Discoverer
+from recovery.scanners.orphan_watch.active_job_reader import ActiveJobReader
+from recovery.scanners.orphan_watch.queue_state import QueueState
+from recovery.stores.registry import ConnectionRegistry
 
-_BULLMQ = Flavour(Library.BULLMQ, 5)
-_STATES = (State.ACTIVE, State.WAITING, State.DELAYED, State.FAILED, State.COMPLETED)
+_BULLMQ = LibraryVersion(QueueLibrary.BULLMQ, 5)
+_STATES = (JobState.ACTIVE, JobState.WAITING, JobState.DELAYED, JobState.FAILED, JobState.COMPLETED)
 
 
 def main(directory: str, *bases: str) -> None:
-    registry = Registry(load({}, directory=Path(directory)))
+    registry = ConnectionRegistry(load({}, directory=Path(directory)))
     refs = [QueueRef("main", base) for base in bases]
-    roster = Roster()
-    roster.replace("main", [Known(ref, _BULLMQ, 0, 0) for ref in refs])
+    roster = KnownQueues()
+    roster.replace("main", [KnownQueue(ref, _BULLMQ, 0, 0) for ref in refs])
     collector = Collector(registry, roster)
     collector.look(_now())  # connections, scripts, code
     before = _memory("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here on
     seconds = {"discovery": _timed(lambda: Discoverer(registry, roster, remembers=False).run(_now()))}
-    roster.replace("main", [Known(ref, _BULLMQ, 0, 0) for ref in refs])
+    roster.replace("main", [KnownQueue(ref, _BULLMQ, 0, 0) for ref in refs])
     seconds["looks"] = max(_timed(lambda at=at: collector.look(_now() + at)) for at in range(0, 150_000, 30_000))
     seconds["watch"] = _timed(lambda: _watch(registry, refs))
     seconds["pages"] = max(
@@ -61,14 +61,14 @@ def main(directory: str, *bases: str) -> None:
     registry.close()
 
 
-def _watch(registry: Registry, refs: list[QueueRef]) -> None:
-    posts = {ref: Post(ref, QueueSample(ref, _BULLMQ)) for ref in refs}
-    patrol = Patrol(registry.wire("main"), posts)
+def _watch(registry: ConnectionRegistry, refs: list[QueueRef]) -> None:
+    posts = {ref: QueueState(ref, QueueSample(ref, _BULLMQ)) for ref in refs}
+    patrol = ActiveJobReader(registry.wire("main"), posts)
     patrol.find(_now())
     patrol.inquire(_now())
 
 
-def _page(registry: Registry, ref: QueueRef, state: State) -> None:
+def _page(registry: ConnectionRegistry, ref: QueueRef, state: JobState) -> None:
     with suppress(StoreError):
         page = reader(_BULLMQ).page(registry.wire("main"), ref, state)
         for row in page.rows[:3]:

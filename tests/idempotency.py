@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import redis
 
-from recovery.domain.idempotency import Answer, Order, Step, Terms
+from recovery.domain.idempotency import ClaimReply, ClaimRequest, ClaimStep, IdempotencyLimits
 from recovery.idempotency.ledger import Ledger
 from tests.stores import Store
 from tests.waiting import until
@@ -16,16 +16,16 @@ DAY = 86_400_000
 class Desk:
     """One ledger, told what to do in few words."""
 
-    def __init__(self, store: redis.Redis, terms: Terms | None = None) -> None:
+    def __init__(self, store: redis.Redis, terms: IdempotencyLimits | None = None) -> None:
         self.store = store
-        self.ledger = Ledger(store, terms or Terms())
+        self.ledger = Ledger(store, terms or IdempotencyLimits())
 
     @classmethod
     def of(cls, store: Store, **terms: int) -> Desk:
-        return cls(store.client, Terms(**terms))
+        return cls(store.client, IdempotencyLimits(**terms))
 
-    def claim(self, key: str, span: int = LONG, owner: str = "w", by: str = "ci") -> Answer:
-        return self.ledger.do(Order(Step.CLAIM, key, span=span, owner=owner, by=by))
+    def claim(self, key: str, span: int = LONG, owner: str = "w", by: str = "ci") -> ClaimReply:
+        return self.ledger.do(ClaimRequest(ClaimStep.CLAIM, key, span=span, owner=owner, by=by))
 
     def token(self, key: str, span: int = LONG, owner: str = "w") -> int:
         """Of a claim that is won."""
@@ -34,14 +34,14 @@ class Desk:
         assert won.claim.owner == owner, won
         return won.claim.token
 
-    def complete(self, key: str, token: int, result: bytes = b"", keep: int = DAY) -> Answer:
-        return self.ledger.do(Order(Step.COMPLETE, key, token, keep, result=result))
+    def complete(self, key: str, token: int, result: bytes = b"", keep: int = DAY) -> ClaimReply:
+        return self.ledger.do(ClaimRequest(ClaimStep.COMPLETE, key, token, keep, result=result))
 
-    def step(self, step: Step, key: str, token: int, span: int = LONG) -> Answer:
-        return self.ledger.do(Order(step, key, token, span))
+    def step(self, step: ClaimStep, key: str, token: int, span: int = LONG) -> ClaimReply:
+        return self.ledger.do(ClaimRequest(step, key, token, span))
 
-    def show(self, key: str) -> Answer:
-        return self.ledger.do(Order(Step.SHOW, key))
+    def show(self, key: str) -> ClaimReply:
+        return self.ledger.do(ClaimRequest(ClaimStep.SHOW, key))
 
     def done(self, key: str, result: bytes = b"", keep: int = DAY) -> int:
         token = self.token(key)

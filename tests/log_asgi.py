@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from dashboard.live import logs
 from dashboard.live.hub import Hub
 from dashboard.live.session import Visitor
+from dashboard.logs.live import asgi as live_asgi
 from recovery.config import load
-from recovery.logs.base import Source
+from recovery.logs.base import LogReader
 from tests.log_lines import Browser
 from tests.patience import patience
 
@@ -78,7 +78,7 @@ class Request:
 class LogHouse:
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
-        self.logs = logs.Logs(hub)
+        self.logs = live_asgi.LogsApp(hub)
         self.requests: list[Request] = []
 
     def ask(self, path: str, person: str = "anne", *, method: str = "GET", last: str = "") -> Request:
@@ -98,9 +98,9 @@ class LogHouse:
 
 
 @asynccontextmanager
-async def log_house(monkeypatch: pytest.MonkeyPatch, *sources: Source) -> AsyncIterator[LogHouse]:
+async def log_house(monkeypatch: pytest.MonkeyPatch, *sources: LogReader) -> AsyncIterator[LogHouse]:
     named = {source.name: source for source in sources}
-    monkeypatch.setattr(logs.sources, "opened", lambda *_: named)
+    monkeypatch.setattr(live_asgi.logs_registry, "make_sources", lambda *_: named)
     house = LogHouse(Open())
     house.hub.start()
     house.logs.start(load({"UNSTALL_STATE_URL": NOBODY}))

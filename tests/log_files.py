@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from recovery.config.logs import FILES, LogSource
-from recovery.domain.lines import Line, Query
-from recovery.logs.base import PLACE_LIMIT, Gap
+from recovery.domain.logs.types import LogLine, LogQuery
+from recovery.logs.base import PLACE_LIMIT, LogGap
 from recovery.logs.files import FilesSource
 
 SECOND = 10**9
-ALL = Query()
+ALL = LogQuery()
 
 
 def spec(*roots: Path, **more: Any) -> LogSource:
@@ -33,11 +33,11 @@ def add(path: Path, *texts: str, at: int | None = None) -> None:
         file.write(b"".join(stamped(start + number, text) for number, text in enumerate(texts)))
 
 
-def told(lines: Iterable[Line]) -> list[str]:
+def told(lines: Iterable[LogLine]) -> list[str]:
     return [line.text.partition("Z ")[2] for line in lines]
 
 
-async def newest(source: FilesSource, query: Query = ALL) -> list[str]:
+async def newest(source: FilesSource, query: LogQuery = ALL) -> list[str]:
     return told((await source.search(query)).lines)
 
 
@@ -45,10 +45,10 @@ async def here(source: FilesSource) -> str:
     return (await source.read(ALL, after="")).after
 
 
-async def after(source: FilesSource, place: str, limit: int = 1000) -> tuple[list[str], str, list[Gap]]:
+async def after(source: FilesSource, place: str, limit: int = 1000) -> tuple[list[str], str, list[LogGap]]:
     """All that comes behind a place."""
     texts: list[str] = []
-    gaps: list[Gap] = []
+    gaps: list[LogGap] = []
     while True:
         page = await source.read(ALL, after=place, limit=limit)
         texts += told(page.lines)

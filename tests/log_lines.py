@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from recovery.domain.lines import Line, Query
+from recovery.domain.logs.types import LogLine, LogQuery
 from recovery.errors import Missing, StoreError
-from recovery.logs.base import Gap, Labels, Page
+from recovery.logs.base import LogGap, LogLabels, LogResultPage
 
 NO_LABELS: Mapping[str, str] = {}
 
@@ -23,7 +23,7 @@ class Memory:
         self.label = name
         self.pace = pace
         self.server_label = ""
-        self.lines: list[Line] = []
+        self.lines: list[LogLine] = []
         self.asked: list[str] = []  # the questions, by their names
         self.under_way = 0
         self.trouble: StoreError | None = None
@@ -33,45 +33,45 @@ class Memory:
     def write(self, *texts: str, at: int | None = None, labels: Mapping[str, str] = NO_LABELS) -> None:
         for text in texts:
             number = len(self.lines) + 1
-            self.lines.append(Line(f"m.{number}", number if at is None else at, text, labels))
+            self.lines.append(LogLine(f"m.{number}", number if at is None else at, text, labels))
 
-    async def labels(self, start: int, end: int) -> Labels:
+    async def labels(self, start: int, end: int) -> LogLabels:
         await self._turn("labels")
         found: dict[str, set[str]] = {}
         for line in self.lines:
             for name, value in line.labels.items():
                 found.setdefault(name, set()).add(value)
-        return Labels({name: sorted(values) for name, values in found.items()})
+        return LogLabels({name: sorted(values) for name, values in found.items()})
 
-    async def search(self, query: Query, *, before: str = "", limit: int = 500) -> Page:
+    async def search(self, query: LogQuery, *, before: str = "", limit: int = 500) -> LogResultPage:
         await self._turn("search")
         end = _number(before) if before else len(self.lines)
         found = [line for line in self.lines[self.trimmed : end] if query.matches(line)][-limit:]
         older = _number(found[0].id) - 1 if len(found) == limit else self.trimmed
         is_end = older <= self.trimmed
-        return Page(found, "" if is_end else f"m.{older}", f"m.{end}", is_end=is_end)
+        return LogResultPage(found, "" if is_end else f"m.{older}", f"m.{end}", is_end=is_end)
 
-    async def read(self, query: Query, *, after: str, limit: int = 1000) -> Page:
+    async def read(self, query: LogQuery, *, after: str, limit: int = 1000) -> LogResultPage:
         await self._turn("read")
         start = _number(after) if after else len(self.lines)
         if start > len(self.lines):
             raise Missing("there is no such place")
-        gap = Gap("trimmed", self.trimmed - start) if start < self.trimmed else None
+        gap = LogGap("trimmed", self.trimmed - start) if start < self.trimmed else None
         looked = self.lines[max(start, self.trimmed) :][:limit]
         end = max(start, self.trimmed) + len(looked)
         found = [line for line in looked if query.matches(line)]
-        return Page(found, after=f"m.{end}", gap=gap, is_end=end == len(self.lines))
+        return LogResultPage(found, after=f"m.{end}", gap=gap, is_end=end == len(self.lines))
 
-    async def around(self, id: str, query: Query, *, lines: int = 50) -> Page:
+    async def around(self, id: str, query: LogQuery, *, lines: int = 50) -> LogResultPage:
         await self._turn("around")
         number = _number(id)
         if not 0 < number <= len(self.lines):
             raise Missing("this line is gone")
         chosen = [line for line in self.lines[max(0, number - 1 - lines) : number + lines] if query.matches(line)]
-        return Page(chosen, "", chosen[-1].id)
+        return LogResultPage(chosen, "", chosen[-1].id)
 
-    def tap(self, query: Query) -> Query:
-        return Query()
+    def tap(self, query: LogQuery) -> LogQuery:
+        return LogQuery()
 
     async def close(self) -> None:
         self.asked.append("close")

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import urlencode
 
-from dashboard.live import asking
-from dashboard.live.feeds import Feeds
-from dashboard.live.log_stream import LogStream
 from dashboard.live.session import Visitor
+from dashboard.logs.live import request
+from dashboard.logs.live.feed_registry import FeedRegistry
+from dashboard.logs.live.stream import LogStream
 from tests.log_lines import Browser, Memory
 from tests.patience import patience
 
@@ -19,17 +19,17 @@ NOW = 10**18
 
 
 @asynccontextmanager
-async def feeds_of(*sources: Memory) -> AsyncIterator[Feeds]:
-    shared = Feeds({source.name: source for source in sources})
+async def feeds_of(*sources: Memory) -> AsyncIterator[FeedRegistry]:
+    shared = FeedRegistry({source.name: source for source in sources})
     try:
         yield shared
     finally:
         await shared.close()
 
 
-def opened(shared: Feeds, last: str = "", **asked: str) -> LogStream:
+def opened(shared: FeedRegistry, last: str = "", **asked: str) -> LogStream:
     """From the first line on unless told otherwise."""
-    wish = asking.wish(urlencode({"g": "1", "from": "0", **asked}).encode(), last, shared.sources, NOW)
+    wish = request.parse_log_request(urlencode({"g": "1", "from": "0", **asked}).encode(), last, shared.sources, NOW)
     stream = LogStream(ANNE, lambda: None, wish, shared)
     stream.start()
     return stream

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from recovery.connections import state
-from recovery.domain.parcels import Parcel, Raw
+from recovery.domain.logs.line_batches import LineBatch, Raw
+from recovery.stores.state import state_keys
 from tests.stores import Store
 
 _LINES = 1000  # in one entry; a monitor puts about as many into one
@@ -30,18 +30,18 @@ class LogWriter:
     def ship(self, lines: Sequence[Raw], **labels: str) -> None:
         """One parcel; the moments may be any."""
         now = int(time.time() * 1000)
-        parcel = Parcel(tuple(lines), labels)
+        parcel = LineBatch(tuple(lines), labels)
         fields = parcel.encode()
         client = self.store.client
-        client.zadd(state.SHIPPING, {self.server: now})
-        client.hset(state.log_labels(self.server), str(fields["labels"]), str(now))
-        client.xadd(state.logs(self.server), fields)  # type: ignore[arg-type] # a dict is invariant
+        client.zadd(state_keys.SHIPPING, {self.server: now})
+        client.hset(state_keys.log_labels(self.server), str(fields["labels"]), str(now))
+        client.xadd(state_keys.logs(self.server), fields)  # type: ignore[arg-type] # a dict is invariant
 
     def trim(self, entries: int = 0) -> None:
         """As the cap of the stream does it: the oldest entries leave."""
-        self.store.client.xtrim(state.logs(self.server), maxlen=entries, approximate=False)
+        self.store.client.xtrim(state_keys.logs(self.server), maxlen=entries, approximate=False)
 
     def forget(self) -> None:
         """As if it had never shipped."""
-        self.store.client.delete(state.logs(self.server), state.log_labels(self.server))
-        self.store.client.zrem(state.SHIPPING, self.server)
+        self.store.client.delete(state_keys.logs(self.server), state_keys.log_labels(self.server))
+        self.store.client.zrem(state_keys.SHIPPING, self.server)

@@ -8,8 +8,8 @@ from typing import Any
 from django.http import HttpResponse
 from django.test import Client
 
-from dashboard import tokens
-from dashboard.scopes import Scope
+from dashboard.accounts import tokens
+from dashboard.accounts.scopes import TokenScope
 
 ROOT = "/api/v1"
 
@@ -17,7 +17,7 @@ ROOT = "/api/v1"
 class Machine:
     """Sends a token with every call; without scopes it has none. `says` holds the last answer."""
 
-    def __init__(self, *scopes: Scope, name: str = "machine") -> None:
+    def __init__(self, *scopes: TokenScope, name: str = "machine") -> None:
         self.token = ""
         if scopes:
             kept = tokens.MachineToken.objects.filter(name=name)

@@ -15,8 +15,7 @@ from typing import Any, Self
 import httpx
 import pytest
 
-from recovery.connections import http
-from recovery.reads import promql
+from recovery.stores.http import http_client, promql
 from tests.processes import end, free_port, spawn
 from tests.waiting import until
 
@@ -36,7 +35,7 @@ def need(program: str) -> str:
 
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages may take their time on a busy machine; what is promised of it is tested with the faults."""
-    monkeypatch.setattr(http, "ask", partial(http.ask, seconds=2 * _SECONDS))
+    monkeypatch.setattr(http_client, "fetch_all", partial(http_client.fetch_all, seconds=2 * _SECONDS))
     monkeypatch.setattr(promql, "_OWN_LIMIT", f"{_SECONDS:g}s")
 
 

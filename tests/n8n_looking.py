@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from recovery.config import load
-from recovery.connections.registry import Registry
-from recovery.domain.counts import Snapshot
-from recovery.domain.n8n.around import TOLD_AFTER
-from recovery.domain.n8n.mismatches import Mismatch
-from recovery.domain.n8n.pairs import Pair, Truth
-from recovery.management import looking
-from recovery.reads.n8n.looking import Wish, look
+from recovery.domain.n8n.comparison import JobExecutionPair, N8nComparison
+from recovery.domain.n8n.comparison_context import REPORTED_AFTER
+from recovery.domain.n8n.mismatches import MismatchKind
+from recovery.domain.queues.types import Snapshot
+from recovery.management import one_off_snapshot
+from recovery.n8n.comparison import ComparisonRequest, compare
+from recovery.stores.registry import ConnectionRegistry
 from tests.n8n_yard import Yard
 from tests.waiting import until
 from tests.watching import now_ms
@@ -30,7 +30,7 @@ class Looks:
 
     def __init__(self, directory: Path, toml: str) -> None:
         (directory / "unstall.toml").write_text(toml)
-        self.registry = Registry(load({}, directory=directory))
+        self.registry = ConnectionRegistry(load({}, directory=directory))
         self.n8n = self.registry.config.n8n[0]
         self._young: Mapping[str, int] = {}
 
@@ -38,38 +38,38 @@ class Looks:
         self.registry.close()
 
     def snapshot(self) -> Snapshot:
-        return looking.snapshot(self.registry)
+        return one_off_snapshot.take_snapshot(self.registry)
 
     def look(
         self,
         *,
         later: float = 0,
-        grace: int = TOLD_AFTER,
+        grace: int = REPORTED_AFTER,
         between: Callable[[], object] = lambda: None,
         snapshot: Snapshot | None = None,
-    ) -> Truth:
+    ) -> N8nComparison:
         """As if so many seconds had passed."""
         now = now_ms() + round(later * 1000)
-        wish = Wish(snapshot or self.snapshot(), now, self._young, grace, between)
-        found = look(self.registry, self.n8n, wish)
+        wish = ComparisonRequest(snapshot or self.snapshot(), now, self._young, grace, between)
+        found = compare(self.registry, self.n8n, wish)
         self._young = found.young
         return found
 
-    def sees(self, kind: Mismatch, *, later: float = 0, seconds: float = 15.0) -> Pair:
+    def sees(self, kind: MismatchKind, *, later: float = 0, seconds: float = 15.0) -> JobExecutionPair:
         """Look twice, again and again, until there is one of this kind."""
 
-        def one() -> Pair | None:
+        def one() -> JobExecutionPair | None:
             return next((pair for pair in self.settled(later=later).pairs if kinds(pair) is kind), None)
 
         return until(one, seconds, kind)
 
-    def settled(self, *, later: float = 0) -> Truth:
+    def settled(self, *, later: float = 0) -> N8nComparison:
         """The second of two looks a minute apart: what only the first could meet is known by then."""
         self.look(later=later)
         return self.look(later=later + 60)
 
 
-def kinds(pair: Pair) -> Mismatch | None:
+def kinds(pair: JobExecutionPair) -> MismatchKind | None:
     return pair.finding.kind if pair.finding else None
 
 

@@ -12,13 +12,13 @@ import pytest
 import redis
 
 from recovery.actions import runner
-from recovery.connections import registry
-from recovery.domain.acting import Act, JobResult, Judgement, Options, Order
-from recovery.domain.refs import QueueRef, text
-from recovery.domain.verdicts import Kind
+from recovery.domain.actions.types import Action, ActionCommand, ActionOptions, ActionPrecheck, JobResult
+from recovery.domain.identifiers import QueueRef, decode_name
+from recovery.domain.stuck.types import VerdictKind
 from recovery.models import AuditEntry
-from recovery.reads.n8n import alone
-from recovery.reads.shared import windows
+from recovery.n8n import jobless_executions
+from recovery.stores import registry
+from recovery.stores.state.shared_read import windows
 from tests.acting import ADMIN
 from tests.n8n_yard import Run, Yard
 from tests.stores import Store
@@ -63,7 +63,7 @@ class Mending:
     def proven(self, run: Run) -> None:
         until(lambda: not self.client.exists(f"bull:jobs:{run.job}:lock"), what="the lock has ended")
         self.watch.discover()
-        self.watch.until_kind(JOBS, Kind.ABANDONED)
+        self.watch.until_kind(JOBS, VerdictKind.ABANDONED)
         windows.forget()
 
     def held(self) -> Run:
@@ -80,28 +80,32 @@ class Mending:
 
     def seen_alone(self, *executions: str) -> None:
         """As if they had been looked at half a minute ago for the first time."""
-        runner.preview(self.order(Act.MARK, *executions))
+        runner.preview(self.order(Action.MARK, *executions))
         marks = self.state.client.hgetall("unstall:n8n:alone")
         for field, at in marks.items():
-            seen = alone._moment(text(field), at)
+            seen = jobless_executions._moment(decode_name(field), at)
             assert seen
-            self.state.client.hset("unstall:n8n:alone", field, alone._sealed(text(field), seen - 31_000))
+            self.state.client.hset(
+                "unstall:n8n:alone", field, jobless_executions._sealed(decode_name(field), seen - 31_000)
+            )
 
     # -- orders
 
-    def order(self, act: Act, *ids: str, **options: Any) -> Order:
-        of_executions = act in (Act.MARK, Act.RELAUNCH, Act.RESCUE)
+    def order(self, act: Action, *ids: str, **options: Any) -> ActionCommand:
+        of_executions = act in (Action.MARK, Action.RELAUNCH, Action.RESCUE)
         ref = EXECUTIONS if of_executions else JOBS
         windows.forget()
-        return Order(act, ref, ADMIN, "the worker died", runner.seen(ref, ids), Options(**options))
+        return ActionCommand(
+            act, ref, ADMIN, "the worker died", runner.current_jobs(ref, ids), ActionOptions(**options)
+        )
 
-    def look(self, act: Act, id: str, **options: Any) -> Judgement:
+    def look(self, act: Action, id: str, **options: Any) -> ActionPrecheck:
         return runner.preview(self.order(act, id, **options)).judgements[0]
 
-    def does(self, act: Act, id: str, **options: Any) -> JobResult:
+    def does(self, act: Action, id: str, **options: Any) -> JobResult:
         return self.carry_out(self.order(act, id, **options))
 
-    def carry_out(self, order: Order) -> JobResult:
+    def carry_out(self, order: ActionCommand) -> JobResult:
         (result,) = runner.perform(order)
         return result
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dashboard import scopes, tokens
-from dashboard.scopes import Scope
+from dashboard.accounts import scopes, tokens
+from dashboard.accounts.scopes import TokenScope
 from tests.driver import node
 from tests.web_process import ROOT, WebProcess
 
@@ -25,10 +25,12 @@ _INSERT = (
 )
 
 
-def token_of(web: WebProcess, *allowed: Scope) -> str:
+def token_of(web: WebProcess, *allowed: TokenScope) -> str:
     """Adds a token with these scopes to the database of the web process."""
     written = tokens.MARK + secrets.token_hex(20)
-    web.change(_INSERT, secrets.token_hex(4), tokens.digest(written), written[:14], scopes.written(frozenset(allowed)))
+    web.change(
+        _INSERT, secrets.token_hex(4), tokens.digest(written), written[:14], scopes.format_scopes(frozenset(allowed))
+    )
     return written
 
 

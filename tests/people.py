@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.test import Client
 from django.test.client import ClientHandler
 
-from dashboard.access import Role
+from dashboard.accounts.roles import UserRole
 from dashboard.models import User
 
 PASSWORD = "a quiet night, please"
@@ -13,7 +13,7 @@ PASSWORD = "a quiet night, please"
 _PRODUCT = ClientHandler(enforce_csrf_checks=False)
 
 
-def person(role: Role, name: str = "") -> User:
+def person(role: UserRole, name: str = "") -> User:
     """Somebody with this role, who cannot log in by password (hashing one takes long)."""
     return User.objects.get_or_create(username=name or f"some-{role}", defaults={"role": role, "password": "!"})[0]
 

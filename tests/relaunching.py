@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 import redis
 
-from recovery.actions import audit
-from recovery.connections import registry
-from recovery.domain.acting import Act, Order, Outcome, Seen
-from recovery.domain.counts import Flavour, Snapshot
-from recovery.domain.jobs import State
-from recovery.domain.mandate import Mandate
-from recovery.domain.refs import QueueRef
-from recovery.domain.retry import Past
-from recovery.domain.scans import Report, Scan
+from recovery.actions.audit import audit_log
+from recovery.domain.actions.types import Action, ActionCommand, ExpectedJob, Outcome
+from recovery.domain.auto_retry.rules import RetryHistory
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobState
+from recovery.domain.queues.types import LibraryVersion, Snapshot
+from recovery.domain.scanners.types import ScannerKind, ScannerReport
+from recovery.domain.scheduler.leader_token import LeaderToken
 from recovery.models import BrakeState
-from recovery.reads.brake_rows import PAST
-from recovery.reads.shared import windows
-from recovery.scanners.acting.warrant import Warrant
-from recovery.scanners.deep.auto_retry import AutoRetry
+from recovery.reads.safety_limits.limit_rows import RETRY_HISTORY
+from recovery.scanners.auto_retry.scanner import AutoRetry
+from recovery.scanners.runtime.permissions import ScannerPermissions
+from recovery.stores import registry
+from recovery.stores.state.shared_read import windows
 from tests.acting import ADMIN, Bench
 from tests.samples import BULLMQ
 from tests.stores import Store
@@ -72,16 +72,16 @@ class Relaunching(Bench):
 
     def begin(self) -> AutoRetry:
         """A scheduler that has just started."""
-        stores, mandate = registry.registry(), Mandate(7, lambda: self.leads)
-        holding = Warrant(stores, mandate, lambda _: self.held).holding(Scan.AUTO_RETRY)
+        stores, mandate = registry.registry(), LeaderToken(7, lambda: self.leads)
+        holding = ScannerPermissions(stores, mandate, lambda _: self.held).holding(ScannerKind.AUTO_RETRY)
         clock = self.clock
         return AutoRetry(stores, lambda: self.snapshot, mandate, holding, now=clock, wait=clock.wait)
 
-    def run(self, **asked: Any) -> Report:
+    def run(self, **asked: Any) -> ScannerReport:
         self.snapshot = self.look(self.flavour)
         return self.scanner.run(self.clock(), **asked)
 
-    flavour: Flavour = BULLMQ
+    flavour: LibraryVersion = BULLMQ
 
     def follow(self) -> int:
         self.snapshot = self.look(self.flavour)
@@ -96,8 +96,8 @@ class Relaunching(Bench):
 
     def pasts(self, queue: QueueRef | None = None) -> list[int]:
         """When each relaunch was kept, of all jobs."""
-        rows = BrakeState.objects.filter(kind=PAST.name)
-        return sorted(at for row in rows for at in Past.from_json(json.loads(row.state)).at)
+        rows = BrakeState.objects.filter(kind=RETRY_HISTORY.name)
+        return sorted(at for row in rows for at in RetryHistory.from_json(json.loads(row.state)).at)
 
     def most_in_a_minute(self) -> int:
         times = self.pasts()
@@ -107,7 +107,7 @@ class Relaunching(Bench):
         """What a worker does with all that waits, in one go."""
         if self.works is None:
             return
-        for id in self.ids(State.WAITING)[::-1]:
+        for id in self.ids(JobState.WAITING)[::-1]:
             self.client.lrem(f"{self.base}:wait", 1, id)
             self.client.hincrby(f"{self.base}:{id}", "atm", 1)
             if self.works(id):
@@ -150,13 +150,13 @@ def counted(client: redis.Redis, base: str, now: int, count: int = 100_000) -> N
     client.rpush(f"{key}:data", 0)
 
 
-def done(report: Report) -> list[str]:
+def done(report: ScannerReport) -> list[str]:
     """The jobs that went."""
     return [find.job.id for find in report.finds if find.outcome is Outcome.DONE]
 
 
-def noted(jobs: Bench, act: Act, *ids: str) -> None:
+def noted(jobs: Bench, act: Action, *ids: str) -> None:
     """An act as the audit has it, whatever became of the job."""
-    order = Order(act, jobs.ref, ADMIN, "because", tuple(Seen(id, State.ACTIVE) for id in ids))
-    intent = audit.write_intent(order, {}, ids)
-    audit.write_outcome(intent, order, {}, dict.fromkeys(ids, Outcome.DONE))
+    order = ActionCommand(act, jobs.ref, ADMIN, "because", tuple(ExpectedJob(id, JobState.ACTIVE) for id in ids))
+    intent = audit_log.write_intent(order, {}, ids)
+    audit_log.write_outcome(intent, order, {}, dict.fromkeys(ids, Outcome.DONE))

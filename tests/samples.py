@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from recovery.domain.counts import Counts, DeploymentSample, Flavour, Library, QueueSample, Rates, Snapshot
-from recovery.domain.refs import QueueRef
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.queues.types import (
+    DeploymentSample,
+    JobCounts,
+    LibraryVersion,
+    QueueLibrary,
+    QueueSample,
+    Rates,
+    Snapshot,
+)
 
 NOW = 1_795_000_000_000
-BULLMQ = Flavour(Library.BULLMQ, 5, "5.81.5", ("meta.version = bullmq:5.81.5",))
-EMPTY = Counts(0, 0, 0, 0, 0, 0, 0, 0)
+BULLMQ = LibraryVersion(QueueLibrary.BULLMQ, 5, "5.81.5", ("meta.version = bullmq:5.81.5",))
+EMPTY = JobCounts(0, 0, 0, 0, 0, 0, 0, 0)
 
 
-def counts(**some: int | None) -> Counts:
+def counts(**some: int | None) -> JobCounts:
     """Every state known and empty, but for these."""
     return EMPTY._replace(**some)
 

@@ -24,16 +24,16 @@ DATABASE = "unstall.sqlite3"
 _SCHEDULER = """
 import json, sys, django
 django.setup()
-from recovery.scheduler import alive, holder, lease, office
+from recovery.scheduler import heartbeat, lease_holder, lease, role_switch
 changed, place = json.loads(sys.argv[1]), sys.argv[2]
 for name, value in changed.items():
-    module = alive if name == "LIFE" else lease
+    module = heartbeat if name == "LIFE" else lease
     getattr(module, name)
     setattr(module, name, value)
 if place:
-    holder._place = lambda: place
+    lease_holder._place = lambda: place
 from recovery.config import current
-from recovery.scheduler.run import run
+from recovery.scheduler.process import run
 run(current())
 """
 

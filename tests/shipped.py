@@ -11,16 +11,16 @@ import redis.asyncio
 
 from recovery.config import load
 from recovery.config.logs import SHIPPED
-from recovery.connections import state
-from recovery.connections.aio import state_client
-from recovery.domain.lines import Line, Query
-from recovery.domain.parcels import Parcel
-from recovery.logs.base import Page
-from recovery.logs.stream import StreamSource
+from recovery.domain.logs.line_batches import LineBatch
+from recovery.domain.logs.types import LogLine, LogQuery
+from recovery.logs.base import LogResultPage
+from recovery.logs.stream.source import StreamSource
+from recovery.stores.state import state_keys
+from recovery.stores.state.async_client import state_client
 from tests.stores import Store
 from tests.waiting import until
 
-ALL = Query()
+ALL = LogQuery()
 HOUR_MS = 3_600_000
 
 
@@ -64,18 +64,18 @@ def settle(store: Store) -> None:
 
 def ship(store: Store, server: str, *texts: str, id: str = "*") -> None:
     """An entry whose id is chosen."""
-    parcel = Parcel(tuple((time.time_ns(), text.encode()) for text in texts), {})
+    parcel = LineBatch(tuple((time.time_ns(), text.encode()) for text in texts), {})
     put(store, server, parcel.encode(), id)
 
 
 def put(store: Store, server: str, fields: Any, id: str = "*") -> None:
-    store.client.zadd(state.SHIPPING, {server: now_ms(store)})
-    store.client.xadd(state.logs(server), fields, id=id)
+    store.client.zadd(state_keys.SHIPPING, {server: now_ms(store)})
+    store.client.xadd(state_keys.logs(server), fields, id=id)
 
 
-async def read_all(source: StreamSource, place: str, limit: int = 1000) -> tuple[list[Line], Page]:
+async def read_all(source: StreamSource, place: str, limit: int = 1000) -> tuple[list[LogLine], LogResultPage]:
     """And the last page."""
-    lines: list[Line] = []
+    lines: list[LogLine] = []
     while True:
         page = await source.read(ALL, after=place, limit=limit)
         lines += page.lines
@@ -84,9 +84,9 @@ async def read_all(source: StreamSource, place: str, limit: int = 1000) -> tuple
             return lines, page
 
 
-async def search_all(source: StreamSource, query: Query, limit: int = 500) -> tuple[list[Line], int]:
+async def search_all(source: StreamSource, query: LogQuery, limit: int = 500) -> tuple[list[LogLine], int]:
     """And of how many pages."""
-    lines: list[Line] = []
+    lines: list[LogLine] = []
     before, pages = "", 0
     while pages == 0 or before:
         page = await source.search(query, before=before, limit=limit)
@@ -95,5 +95,5 @@ async def search_all(source: StreamSource, query: Query, limit: int = 500) -> tu
     return lines, pages
 
 
-def texts(lines: Sequence[Line]) -> list[str]:
+def texts(lines: Sequence[LogLine]) -> list[str]:
     return [line.text for line in lines]

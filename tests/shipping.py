@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from recovery.connections import state
-from recovery.domain import parcels
-from recovery.domain.parcels import Cut
-from recovery.domain.refs import raw
-from recovery.monitor.shipping import running, settings
-from recovery.monitor.times import Times
+from recovery.domain.identifiers import encode_name
+from recovery.domain.logs import line_batches
+from recovery.domain.logs.line_batches import CutLine
+from recovery.monitor.shipping import settings, shipping_thread
+from recovery.monitor.store_clock import StoreClock
 from recovery.shared_clock import steady
+from recovery.stores.state import state_keys
 from tests.processes import end, spawn
 from tests.stores import Store
 
@@ -45,8 +45,8 @@ class Driven:
         environ = {"UNSTALL_STATE_URL": store.url, "UNSTALL_LOG_FILES": ",".join(map(str, files)), **named}
         self.said: list[str] = []
         self.now = steady() if now is None else now
-        times = Times(0, self.now)
-        self.shipper = running.shipper(settings.read(environ), SERVER, environ, times, self.said.append)
+        times = StoreClock(0, self.now)
+        self.shipper = shipping_thread.make_shipper(settings.read(environ), SERVER, environ, times, self.said.append)
 
     def turn(self, count: int = 3, *, after: float = STEP) -> float:
         """So many turns; what the last one asks to wait. Three do for a file that is new, renamed or emptied."""
@@ -66,13 +66,13 @@ class Driven:
 def arrived(store: Store, server: str = SERVER) -> list[Arrived]:
     """All lines, in the order of their entries."""
     found = []
-    for _, fields in cast("Any", store.client.xrange(state.logs(server))):
+    for _, fields in cast("Any", store.client.xrange(state_keys.logs(server))):
         labels = json.loads(fields[b"labels"])
-        lines = list(parcels.lines(fields[b"body"]))
+        lines = list(line_batches.unpack_lines(fields[b"body"]))
         assert len(lines) == int(fields[b"count"])
         assert (min(at for at, _ in lines), max(at for at, _ in lines)) == (int(fields[b"first"]), int(fields[b"last"]))
         for at, line in lines:
-            found.append(Arrived(bytes(line), at, labels, line.left_out if isinstance(line, Cut) else 0))
+            found.append(Arrived(bytes(line), at, labels, line.left_out if isinstance(line, CutLine) else 0))
     return found
 
 
@@ -81,12 +81,12 @@ def texts(store: Store) -> list[str]:
 
 
 def offsets(store: Store, server: str = SERVER) -> dict[bytes, bytes]:
-    return cast("dict[bytes, bytes]", store.client.hgetall(state.log_offsets(server)))
+    return cast("dict[bytes, bytes]", store.client.hgetall(state_keys.log_offsets(server)))
 
 
 def append(path: Path, *lines: str | bytes) -> None:
     with path.open("ab") as file:
-        file.write(b"".join(raw(line) + b"\n" if isinstance(line, str) else line for line in lines))
+        file.write(b"".join(encode_name(line) + b"\n" if isinstance(line, str) else line for line in lines))
 
 
 @contextmanager

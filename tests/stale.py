@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from recovery.connections import registry
-from recovery.domain.acting import Act, Outcome
-from recovery.domain.ages import MINUTE
-from recovery.domain.counts import Snapshot, Worker
-from recovery.domain.mandate import Mandate, always
-from recovery.domain.scans import Report, Scan
-from recovery.scanners.acting.warrant import Warrant
-from recovery.scanners.deep.stale_check import StaleCheck
-from recovery.scanners.watching.orphan_watch import OrphanWatch
+from recovery.domain.actions.types import Action, Outcome
+from recovery.domain.queues.types import Snapshot, Worker
+from recovery.domain.scanners.types import ScannerKind, ScannerReport
+from recovery.domain.scheduler.leader_token import LeaderToken, always_leader
+from recovery.domain.time_units import MINUTE
+from recovery.scanners.orphan_watch.scanner import OrphanWatch
+from recovery.scanners.runtime.permissions import ScannerPermissions
+from recovery.scanners.stale_check.scanner import StaleCheck
+from recovery.stores import registry
 from tests.acting import Bench, set_up
 from tests.samples import BULLMQ
 from tests.stores import Store
@@ -40,10 +40,10 @@ class Deep(Bench):
 
     def begin(self, again: Callable[[int], object] | None = None) -> StaleCheck:
         """A scheduler that has just started."""
-        mandate = Mandate(7, always)
+        mandate = LeaderToken(7, always_leader)
         again = again or self.called.append
         stores = registry.registry()
-        holding = Warrant(stores, mandate, lambda _: self.brake).holding(Scan.STALE_CHECK)
+        holding = ScannerPermissions(stores, mandate, lambda _: self.brake).holding(ScannerKind.STALE_CHECK)
         return StaleCheck(stores, lambda: self.snapshot, mandate, holding, again)
 
     def watched(self, ago: int) -> None:
@@ -60,7 +60,7 @@ class Deep(Bench):
         )
         return replace(taken, workers=self.workers, queues=samples)
 
-    def run(self, *, later: int = 0, **asked: Any) -> Report:
+    def run(self, *, later: int = 0, **asked: Any) -> ScannerReport:
         """So many minutes later."""
         self.snapshot = replace(self.taken(), taken_at=self.now + later * MINUTE)
         return self.check.run(self.now + later * MINUTE, **asked)
@@ -81,10 +81,10 @@ def deep_bench(
         yield Deep(queues, state)
 
 
-def done(report: Report) -> list[tuple[str, Act | None]]:
+def done(report: ScannerReport) -> list[tuple[str, Action | None]]:
     return [(find.job.id, find.act) for find in report.finds if find.outcome is Outcome.DONE]
 
 
-def said(report: Report) -> dict[str, str]:
+def said(report: ScannerReport) -> dict[str, str]:
     """Why nothing was done, by job."""
     return {find.job.id: find.policy for find in report.finds if find.outcome is None}

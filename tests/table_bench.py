@@ -12,17 +12,18 @@ import psycopg
 import pytest
 
 from recovery.actions import runner
-from recovery.connections import registry, state
-from recovery.domain.acting import Act, Options, Order
-from recovery.domain.counts import Snapshot
-from recovery.domain.inbox import Inbox
-from recovery.domain.refs import QueueRef
-from recovery.reads import snapshots
-from recovery.reads.leading import Sign
-from recovery.reads.shared import windows
-from recovery.scanners.snapshot.collect import Collector
-from recovery.scanners.snapshot.roster import Roster
-from recovery.scanners.watching.orphan_watch import OrphanWatch
+from recovery.domain.actions.types import Action, ActionCommand, ActionOptions
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.queues.types import Snapshot
+from recovery.domain.stuck.inbox import StuckInbox
+from recovery.reads.queues import snapshot_store
+from recovery.reads.scanners.scheduler_status import SchedulerStatus
+from recovery.scanners.collect.collector import Collector
+from recovery.scanners.discovery.known_queues import KnownQueues
+from recovery.scanners.orphan_watch.scanner import OrphanWatch
+from recovery.stores import registry
+from recovery.stores.state import state_keys
+from recovery.stores.state.shared_read import windows
 from tests.acting import ADMIN
 from tests.postgres import Postgres
 from tests.stores import Store
@@ -158,20 +159,20 @@ class TableBench:
 
     def collect(self) -> Snapshot:
         """What the scheduler would publish now."""
-        roster = Roster()
+        roster = KnownQueues()
         collector = Collector(registry.registry(), roster)
         try:
             snapshot = collector.look(now_ms())
         finally:
             collector.close()
         if self.state:
-            snapshots.publish(self.state.client, snapshot)
-            sign = Sign("here", 1, 7, now_ms(), now_ms(), "me")
-            self.state.client.set(state.SCHEDULER, sign.encode() if self.is_led else b"")
+            snapshot_store.publish(self.state.client, snapshot)
+            sign = SchedulerStatus("here", 1, 7, now_ms(), now_ms(), "me")
+            self.state.client.set(state_keys.SCHEDULER, sign.encode() if self.is_led else b"")
         self.forget()
         return snapshot
 
-    def watch(self) -> Inbox:
+    def watch(self) -> StuckInbox:
         """And what the orphan-watch would, in a process of its own."""
         inbox = OrphanWatch(registry.registry(), self.collect).run(now_ms())
         self.forget()
@@ -180,8 +181,8 @@ class TableBench:
     def forget(self) -> None:
         windows.forget()
 
-    def order(self, act: Act, *ids: int, reason: str = "it hangs", **options: Any) -> Order:
+    def order(self, act: Action, *ids: int, reason: str = "it hangs", **options: Any) -> ActionCommand:
         """The rows as they are now."""
         self.forget()
-        seen = runner.seen(REF, tuple(map(str, ids)))
-        return Order(act, REF, ADMIN, reason, seen, Options(**options))
+        seen = runner.current_jobs(REF, tuple(map(str, ids)))
+        return ActionCommand(act, REF, ADMIN, reason, seen, ActionOptions(**options))

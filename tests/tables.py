@@ -10,21 +10,21 @@ from urllib.parse import unquote, urlsplit
 
 import pymysql
 
-from recovery.backends import operator, reader
 from recovery.backends.base import Target
-from recovery.backends.sql.read import TableReader
-from recovery.backends.sql.write import TableOperator
+from recovery.backends.job_tables.operator import TableOperator
+from recovery.backends.job_tables.reader import TableReader
+from recovery.backends.registry import operator, reader
 from recovery.config import load
-from recovery.connections.registry import Registry
-from recovery.connections.sql import SqlWire, of
-from recovery.domain.acting import Act, Done, Options, Seen
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef
+from recovery.domain.actions.types import Action, ActionOptions, ExpectedJob, ScriptOutcome
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobState
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
+from recovery.stores.registry import ConnectionRegistry
+from recovery.stores.sql.sql_client import SqlClient, as_sql_client
 from tests.mariadb import MariaDb
 from tests.table_bench import Place
 
-FLAVOUR = Flavour(Library.TABLE)
+FLAVOUR = LibraryVersion(QueueLibrary.TABLE)
 REF = QueueRef("app", "jobs")
 TABLE: Mapping[str, Any] = {
     "table": "jobs",
@@ -110,7 +110,7 @@ class Jobs:
         self.place = place
         self.kind = kind_of(place)
         self._folder = folder
-        self._registries: list[Registry] = []
+        self._registries: list[ConnectionRegistry] = []
 
     def create(self, ddl: str = "") -> None:
         self.place.run(ddl or _DDL[self.kind])
@@ -141,16 +141,16 @@ class Jobs:
     def status(self, *ids: str) -> list[str]:
         return [self.one(id, "status") for id in ids]
 
-    def wire(self, timeout: float = 5, read_only: bool = False, **described: Any) -> SqlWire:
+    def wire(self, timeout: float = 5, read_only: bool = False, **described: Any) -> SqlClient:
         """Configured with this table, `described` over the usual words."""
         written = {**TABLE, **described}
         lines = ["[[databases]]", 'name = "app"', f'url = "{self.place.url}"', f"timeout = {timeout}"]
         lines += [f"read_only = {str(read_only).lower()}", "[[tables]]", 'database = "app"']
         lines += [f"{key} = {_toml(value)}" for key, value in written.items() if value is not None]
         (self._folder / "unstall.toml").write_text("\n".join(lines))
-        registry = Registry(load({}, directory=self._folder))
+        registry = ConnectionRegistry(load({}, directory=self._folder))
         self._registries.append(registry)
-        return of(registry.wire("app"))
+        return as_sql_client(registry.wire("app"))
 
     def close(self) -> None:
         for registry in self._registries:
@@ -176,13 +176,15 @@ def table_operator() -> TableOperator:
     return found
 
 
-def seen(wire: SqlWire, *ids: str) -> tuple[Seen, ...]:
-    rows = table_reader().rows(wire, REF, [(id, State.UNKNOWN) for id in ids])
-    return tuple(Seen.of(row) if row else Seen(id, State.UNKNOWN) for id, row in zip(ids, rows, strict=True))
+def seen(wire: SqlClient, *ids: str) -> tuple[ExpectedJob, ...]:
+    rows = table_reader().rows(wire, REF, [(id, JobState.UNKNOWN) for id in ids])
+    return tuple(
+        ExpectedJob.of(row) if row else ExpectedJob(id, JobState.UNKNOWN) for id, row in zip(ids, rows, strict=True)
+    )
 
 
-def act(act: Act, wire: SqlWire, jobs: tuple[Seen, ...], **options: Any) -> tuple[Done, ...]:
-    return table_operator().on_jobs(act, Target(wire, REF, FLAVOUR), jobs, Options(**options), 0)
+def act(act: Action, wire: SqlClient, jobs: tuple[ExpectedJob, ...], **options: Any) -> tuple[ScriptOutcome, ...]:
+    return table_operator().on_jobs(act, Target(wire, REF, FLAVOUR), jobs, ActionOptions(**options), 0)
 
 
 def _toml(value: Any) -> str:

@@ -12,14 +12,14 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from recovery.actions import audit
-from recovery.domain.acting import Act, Actor, Options, Order, Outcome, Seen
-from recovery.domain.chain import job_key
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef
+from recovery.actions.audit import audit_log
+from recovery.domain.actions.types import Action, ActionCommand, ActionOptions, Actor, ExpectedJob, Outcome
+from recovery.domain.audit.hash_chain import job_key
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobState
 from recovery.models import AuditEntry, AuditHead, AuditJob
-from recovery.reads import audit as book
-from recovery.reads.seals import AuditMark
+from recovery.reads.audit import queries as book
+from recovery.reads.audit.seals import AuditMark
 
 MAIL = QueueRef("main", "bull:mail")
 ADA = Actor("person", "ada", "admin", "10.0.0.7", may_act=True, may_bulk=True)
@@ -28,14 +28,16 @@ INTENT, OUTCOME, DRAIN, OPEN, LAST = 6, 7, 8, 10, 11  # entries of `chain`
 D, U = Outcome.DONE, Outcome.REFUSED
 
 
-def act(act: Act, outcomes: dict[str, Outcome] | None, *ids: str) -> int:
+def act(act: Action, outcomes: dict[str, Outcome] | None, *ids: str) -> int:
     """An intent, and its outcome unless it has none; the number of the intent."""
-    order = Order(act, MAIL, ADA, "it hangs", tuple(Seen(id, State.FAILED) for id in ids), Options())
+    order = ActionCommand(
+        act, MAIL, ADA, "it hangs", tuple(ExpectedJob(id, JobState.FAILED) for id in ids), ActionOptions()
+    )
     body: dict[str, Any] = {"options": {}}
-    number = audit.write_intent(order, body | ({"jobs": [{"job": id} for id in ids]} if ids else {}), ids)
+    number = audit_log.write_intent(order, body | ({"jobs": [{"job": id} for id in ids]} if ids else {}), ids)
     if outcomes is not None:
         jobs = [{"job": id, "outcome": outcome} for id, outcome in outcomes.items()]
-        audit.write_outcome(number, order, {"jobs": jobs}, outcomes)
+        audit_log.write_outcome(number, order, {"jobs": jobs}, outcomes)
     return number
 
 
@@ -49,15 +51,15 @@ def unsign() -> None:
 
 def chain() -> None:
     """Entries of an earlier version up to #4, and signed ones up to #11."""
-    audit.note(ADA, "log in")
-    act(Act.RETRY, {"old": D}, "old")
-    audit.note(ADA, "log in", "the second")
+    audit_log.note(ADA, "log in")
+    act(Action.RETRY, {"old": D}, "old")
+    audit_log.note(ADA, "log in", "the second")
     unsign()
-    audit.note(ADA, "log in", "the third")
-    act(Act.REMOVE, {"1": D, "2": D, "3": U}, "1", "2", "3")
-    act(Act.DRAIN, {"": D, "7": D, "8": D})
-    act(Act.RETRY, None, "9")
-    audit.note(ADA, "log in", "the last")
+    audit_log.note(ADA, "log in", "the third")
+    act(Action.REMOVE, {"1": D, "2": D, "3": U}, "1", "2", "3")
+    act(Action.DRAIN, {"": D, "7": D, "8": D})
+    act(Action.RETRY, None, "9")
+    audit_log.note(ADA, "log in", "the last")
 
 
 # -- what an attacker can make
@@ -77,7 +79,7 @@ def relink(first: int = 1) -> None:
     previous = before.hash if before else ""
     for row in AuditEntry.objects.filter(number__gte=first).order_by("number"):
         alter(row.number, previous=previous)
-        previous = book.plain(row.number).link.hash
+        previous = book.load_entry(row.number).link.hash
         alter(row.number, hash=previous)
     newest = AuditEntry.objects.order_by("-number").first()
     if newest:
@@ -90,7 +92,7 @@ def append(**fields: Any) -> None:
     for name, value in fields.items():
         setattr(row, name, value)
     row.save(force_insert=True)
-    alter(LAST + 1, hash=book.plain(LAST + 1).link.hash)
+    alter(LAST + 1, hash=book.load_entry(LAST + 1).link.hash)
     AuditHead.objects.update(number=LAST + 1, hash=entry(LAST + 1).hash)
 
 
@@ -119,7 +121,7 @@ def alter_and_relink() -> None:
 
 def alter_with_hash() -> None:
     alter(INTENT, reason="nothing happened")
-    alter(INTENT, hash=book.plain(INTENT).link.hash)
+    alter(INTENT, hash=book.load_entry(INTENT).link.hash)
 
 
 def alter_outcome() -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from recovery.domain.tuning.findings import Finding
-from recovery.domain.tuning.report import Report, report
-from recovery.domain.tuning.setups import Options
-from recovery.reads.tuning.scenes import scene
+from recovery.domain.tuning.findings import TuningFinding
+from recovery.domain.tuning.report import TuningReport, report
+from recovery.domain.tuning.worker_setup import TuningOptions
+from recovery.tuning.parsers.deployment_files import parse_files
 
 KUBERNETES = """# Workers of the shop. Ask ops before touching them.
 apiVersion: apps/v1
@@ -71,27 +71,27 @@ services:
 """
 
 
-def judged(files: Mapping[str, str | bytes], options: Options | None = None) -> Report:
+def judged(files: Mapping[str, str | bytes], options: TuningOptions | None = None) -> TuningReport:
     given = ((name, text.encode() if isinstance(text, str) else text) for name, text in files.items())
-    return report(scene(given), options or Options())
+    return report(parse_files(given), options or TuningOptions())
 
 
-def kinds(found: Report) -> set[str]:
+def kinds(found: TuningReport) -> set[str]:
     return {finding.kind for finding in found.findings}
 
 
-def finding(found: Report, kind: str) -> Finding:
+def finding(found: TuningReport, kind: str) -> TuningFinding:
     """The one of this kind."""
     (one,) = (finding for finding in found.findings if finding.kind == kind)
     return one
 
 
-def patched(found: Report, files: Mapping[str, str]) -> dict[str, str]:
+def patched(found: TuningReport, files: Mapping[str, str]) -> dict[str, str]:
     """The texts as our own hands leave them."""
     return {**files, **{patch.file: patch.after for patch in found.patches}}
 
 
-def patched_by(tool: str, found: Report, files: Mapping[str, str], folder: Path) -> dict[str, str]:
+def patched_by(tool: str, found: TuningReport, files: Mapping[str, str], folder: Path) -> dict[str, str]:
     """The same by a real tool, one of TOOLS, from what is shown."""
     for name, text in files.items():
         (folder / name).write_bytes(text.encode())

@@ -8,17 +8,17 @@ from typing import Any
 
 from recovery import shared_clock
 from recovery.config import Config, load
-from recovery.connections.registry import Registry
-from recovery.connections.wire import Encoded, Wire
-from recovery.domain.counts import Snapshot
-from recovery.domain.inbox import Inbox
-from recovery.domain.refs import QueueRef
-from recovery.domain.verdicts import Kind, Stuck
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.queues.types import Snapshot
+from recovery.domain.stuck.inbox import StuckInbox
+from recovery.domain.stuck.types import StuckJob, VerdictKind
 from recovery.models import Incident
-from recovery.scanners.snapshot.collect import Collector
-from recovery.scanners.snapshot.discover import Discoverer
-from recovery.scanners.snapshot.roster import Roster
-from recovery.scanners.watching.orphan_watch import OrphanWatch
+from recovery.scanners.collect.collector import Collector
+from recovery.scanners.discovery.known_queues import KnownQueues
+from recovery.scanners.discovery.scanner import Discoverer
+from recovery.scanners.orphan_watch.scanner import OrphanWatch
+from recovery.stores.redis.client import EncodedBatch, StoreClient
+from recovery.stores.registry import ConnectionRegistry
 from tests.stores import Store
 from tests.waiting import until
 
@@ -39,15 +39,15 @@ class WatchBench:
     """What a scheduler does every few seconds, done when a test asks for it."""
 
     def __init__(self, config: Config) -> None:
-        self.registry = Registry(config)
-        self.roster = Roster()
+        self.registry = ConnectionRegistry(config)
+        self.roster = KnownQueues()
         self.collector = Collector(self.registry, self.roster)
         self.watch = OrphanWatch(self.registry, lambda: self.collector.newest)
 
     def discover(self) -> None:
         Discoverer(self.registry, self.roster, remembers=False).run(_now())
 
-    def look(self, *, later: int = 0) -> Inbox:
+    def look(self, *, later: int = 0) -> StuckInbox:
         """Collect and look, as if `later` ms had passed."""
         now = _now() + later
         self.collector.look(now)
@@ -58,18 +58,18 @@ class WatchBench:
         assert self.collector.newest is not None
         return self.collector.newest
 
-    def kinds(self, ref: QueueRef) -> dict[Kind, int]:
+    def kinds(self, ref: QueueRef) -> dict[VerdictKind, int]:
         tally = self.look().tally(ref)
         return dict(tally.kinds) if tally else {}
 
-    def sees(self, ref: QueueRef, kind: Kind, *, seconds: float = 15.0) -> Stuck:
+    def sees(self, ref: QueueRef, kind: VerdictKind, *, seconds: float = 15.0) -> StuckJob:
         """Look again and again until a job of this queue has this verdict."""
         return until(lambda: self._one(ref, kind), seconds, f"{kind} in {ref}")
 
-    def until_kind(self, ref: QueueRef, kind: Kind, *, seconds: float = 15.0) -> None:
+    def until_kind(self, ref: QueueRef, kind: VerdictKind, *, seconds: float = 15.0) -> None:
         until(lambda: kind in self.kinds(ref), seconds, f"{kind} in {ref}")
 
-    def _one(self, ref: QueueRef, kind: Kind) -> Stuck | None:
+    def _one(self, ref: QueueRef, kind: VerdictKind) -> StuckJob | None:
         inbox = self.look()
         return next((row for row in inbox.rows if row.job.queue == ref and row.verdict.kind is kind), None)
 
@@ -84,7 +84,7 @@ Make = Callable[..., WatchBench]
 class Counted:
     """Counts what goes over a wire while it is in effect."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: StoreClient) -> None:
         self._wire = wire
         self._send = wire.send
         self.calls = 0
@@ -97,7 +97,7 @@ class Counted:
     def __exit__(self, *_: object) -> None:
         self._wire.send = self._send  # type: ignore[method-assign] # as above
 
-    def _count(self, batch: Encoded) -> list[Any]:
+    def _count(self, batch: EncodedBatch) -> list[Any]:
         self.calls += 1
         self.commands += len(batch)
         return self._send(batch)

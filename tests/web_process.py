@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from recovery.processes import memory
+from recovery.processes import malloc
 from tests.keys import SECRET_KEY
 from tests.patience import patience
 from tests.processes import end, free_port, spawn
@@ -40,8 +40,8 @@ import django; django.setup()
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY, get_user_model
 from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.core.management import call_command
-from dashboard.reauthentication import SESSION_NAME
-from dashboard.sessions import SessionStore
+from dashboard.accounts.reauthentication import SESSION_NAME
+from dashboard.accounts.sessions import SessionStore
 call_command("migrate", verbosity=0)
 PBKDF2PasswordHasher.iterations = 1  # of people whom nobody attacks; at its own number each takes most of a second
 cookies = {}
@@ -130,7 +130,7 @@ class WebProcess:
         self.port = free_port()
         self._socket_path = socket_path
         bind = {"UNSTALL_BIND": f"127.0.0.1:{self.port}"}
-        self._environ = environ_of(self.directory, {**memory.ENVIRON, **bind, **environ})  # as `manage.py web` has it
+        self._environ = environ_of(self.directory, {**malloc.ENVIRON, **bind, **environ})  # as `manage.py web` has it
         self._command = ["-c", _WEB, json.dumps(dict(limits))] if limits else ["manage.py", "web"]
         if unit:
             self._command = ["-m", "tests.confined", str(unit)]

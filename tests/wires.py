@@ -8,12 +8,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from recovery.config import Deployment, load
-from recovery.connections.registry import open_wire
-from recovery.connections.wire import Wire
+from recovery.stores.redis.client import StoreClient
+from recovery.stores.registry import open_wire
 
 
 @contextmanager
-def wired(url: str, **settings: object) -> Iterator[Wire]:
+def wired(url: str, **settings: object) -> Iterator[StoreClient]:
     """A wire to this URL with settings of a [[deployments]] table, closed afterwards."""
     wire = open_wire(deployment(url, **settings))
     try:

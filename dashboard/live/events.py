@@ -11,14 +11,14 @@ import random
 from enum import StrEnum
 from typing import Any
 
-from dashboard.live.image import Image
-from recovery.domain.counts import Snapshot
+from dashboard.live.cached_state import CachedState
+from recovery.domain.queues.types import Snapshot
 
 RETRY_MS = (1000, 4000)  # a hundred tabs must not reconnect in the same instant
-BEAT = b": beat\n\n"  # keeps proxies from closing an idle stream, and detects clients that are gone
+KEEP_ALIVE = b": beat\n\n"  # keeps proxies from closing an idle stream, and detects clients that are gone
 
 
-class Ending(StrEnum):
+class StreamEnding(StrEnum):
     """Reason why the server ends a stream; the browser decides by it whether to reconnect."""
 
     RESTARTING = "restarting"
@@ -39,7 +39,7 @@ def opening(now_ms: int) -> bytes:
     return f": unstall\nretry: {_retry()}\n\n".encode("ascii") + event("hello", {"now": now_ms})
 
 
-def tick(image: Image, now_ms: int) -> bytes:
+def tick(image: CachedState, now_ms: int) -> bytes:
     """Encodes the newest snapshot's number and health; the pages then fetch what they show."""
     snapshot, health = image.snapshot, image.health(now_ms)
     number = None if snapshot is None else snapshot.number
@@ -64,7 +64,7 @@ def _problems(snapshot: Snapshot) -> list[str]:
     return [f"{sample.name}: {sample.error}" for sample in snapshot.deployments if sample.error]
 
 
-def _held(image: Image) -> list[str]:
+def _held(image: CachedState) -> list[str]:
     """Returns one sentence for each deployment whose auto-recovery is paused.
 
     The remaining time is not in it, because pages fetch anew when the text changes.
@@ -72,11 +72,11 @@ def _held(image: Image) -> list[str]:
     return [f"{name}: auto-recovery paused" for name in image.held]
 
 
-def _consoles(image: Image) -> list[str]:
+def _consoles(image: CachedState) -> list[str]:
     return [one.words for one in image.leader.consoles] if image.leader else []
 
 
-def bye(ending: Ending) -> bytes:
+def bye(ending: StreamEnding) -> bytes:
     """Returns the last bytes of a stream that the server ends; `retry` spreads the reconnects."""
     return event("bye", {"reason": ending.value, "retry": _retry()})
 

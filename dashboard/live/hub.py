@@ -15,19 +15,19 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from dashboard.live import events, session
-from dashboard.live.events import Ending
+from dashboard.live.events import StreamEnding
 from dashboard.live.session import Visitor
-from recovery.domain.secret_names import kind_of
-from recovery.logs import threads
-from recovery.logs.places import mark_of
-from recovery.logs.shipped import labels_of
-from recovery.processes import memory
+from recovery.domain.redaction.secret_names import name_kind
+from recovery.logs.stream.positions import mark_of
+from recovery.logs.stream.store import labels_of
+from recovery.processes import malloc
+from recovery.stores import thread_pool
 
 log = logging.getLogger(__name__)
 
 Key = TypeVar("Key")
 Answer = TypeVar("Answer")
-Reader = TypeVar("Reader", bound="Stream")
+Reader = TypeVar("Reader", bound="LiveStream")
 
 PROCESS_LIMIT = 2000  # at some 75 KB a stream that is 150 MB; more belongs on a second web process
 PERSON_LIMIT = 40  # tabs of one user: more than a person reads, less than fills the process
@@ -39,15 +39,19 @@ RECHECK_PAUSE = 10.0  # after the database did not answer
 LOOKUP_THREADS = 2  # sessions are looked up in these; one database connection each, closed after use
 TIDY_TURNS = 8  # turns until memory is freed: shared feeds end some seconds after their last reader (feeds.py)
 MANY = 100  # streams that leave within a turn: their memory is freed a while later
-KNOWN = (kind_of, mark_of, labels_of)  # caches of log lines to clear first; every entry keeps a page of memory in use
+LINE_CACHES = (
+    name_kind,
+    mark_of,
+    labels_of,
+)  # caches of log lines to clear first; every entry keeps a page of memory in use
 PARTING_SECONDS = 1.0  # for a client to receive the farewell before its connection is dropped
 
 
-class Full(Exception):
+class LiveLimitReached(Exception):
     """Raised if a limit allows no further stream; the text says whose limit it is."""
 
 
-class Stream:
+class LiveStream:
     """Open stream: a slot for the newest event, and an asyncio.Event that wakes its writer."""
 
     __slots__ = (
@@ -66,7 +70,7 @@ class Stream:
     def __init__(self, visitor: Visitor, cut: Callable[[], None]) -> None:
         self.visitor = visitor
         self.cut = cut  # drops the connection at once, for a client that reads nothing
-        self.ending: Ending | None = None
+        self.ending: StreamEnding | None = None
         self.limit = asyncio.timeout(None)  # hold it while writing: it ends a write that never completes
         self._slot: bytes | None = None
         self._departed = False
@@ -79,7 +83,7 @@ class Stream:
         self._slot = event
         self._bell.set()
 
-    def end(self, ending: Ending) -> None:
+    def end(self, ending: StreamEnding) -> None:
         """Marks the stream as ended by the server."""
         self.ending = ending
         self._bell.set()
@@ -100,7 +104,7 @@ class Stream:
         if self.is_over:
             return None
         event, self._slot = self._slot, None
-        return event or events.BEAT
+        return event or events.KEEP_ALIVE
 
     async def send(self, what: Awaitable[None]) -> None:
         """Sends to a client that may never read; `watch` then ends the wait."""
@@ -122,7 +126,7 @@ class Hub:
     """Registry of the open streams of this process. Only its event loop uses it."""
 
     def __init__(self) -> None:
-        self._streams: set[Stream] = set()
+        self._streams: set[LiveStream] = set()
         self._people: Counter[int] = Counter()
         self._newest: bytes | None = None
         self._lookups: ThreadPoolExecutor | None = None
@@ -137,9 +141,9 @@ class Hub:
 
     def start(self) -> None:
         self._closed = False
-        self._lookups = threads.started(LOOKUP_THREADS, "live-session")
+        self._lookups = thread_pool.start_pool(LOOKUP_THREADS, "live-session")
         # Any client can cause session lookups: ending revoked sessions must not wait behind them.
-        self._rechecks = threads.started(1, "live-rights")
+        self._rechecks = thread_pool.start_pool(1, "live-rights")
         turns = {"live-rights": self._check_for_ever(), "live-watch": self._watch_for_ever()}
         self._tasks = tuple(asyncio.create_task(turn, name=name) for name, turn in turns.items())
 
@@ -147,7 +151,7 @@ class Hub:
         """Ends every stream with a farewell, and drops those that do not receive it. May be called twice."""
         self._closed = True
         for stream in self._streams:
-            stream.end(Ending.RESTARTING)
+            stream.end(StreamEnding.RESTARTING)
         for task in self._tasks:
             task.cancel()
         deadline = time.monotonic() + PARTING_SECONDS
@@ -171,10 +175,10 @@ class Hub:
             return None
         return await _asked(self._lookups, session.visitor, key)
 
-    def open(self, visitor: Visitor, cut: Callable[[], None]) -> Stream:
+    def open(self, visitor: Visitor, cut: Callable[[], None]) -> LiveStream:
         """Opens a new stream with the newest event in its slot. Raises Full."""
         self.make_sure_of_room(visitor)
-        return self.admit(Stream(visitor, cut))
+        return self.admit(LiveStream(visitor, cut))
 
     def admit(self, stream: Reader) -> Reader:
         """Registers a stream, until `leave`."""
@@ -184,7 +188,7 @@ class Hub:
             stream.offer(self._newest)
         return stream
 
-    def leave(self, stream: Stream) -> None:
+    def leave(self, stream: LiveStream) -> None:
         self._streams.discard(stream)
         self._left += 1
         self._people[stream.visitor.id] -= 1
@@ -194,11 +198,13 @@ class Hub:
     def make_sure_of_room(self, visitor: Visitor) -> None:
         """Raises Full."""
         if self._closed:
-            raise Full("This process is stopping.")
+            raise LiveLimitReached("This process is stopping.")
         if len(self._streams) >= PROCESS_LIMIT:
-            raise Full(f"This process has {PROCESS_LIMIT} live pages open, its limit. Run one more web process.")
+            raise LiveLimitReached(
+                f"This process has {PROCESS_LIMIT} live pages open, its limit. Run one more web process."
+            )
         if self._people[visitor.id] >= PERSON_LIMIT:
-            raise Full(f"You have {PERSON_LIMIT} live pages open, the limit for one user. Close some tabs.")
+            raise LiveLimitReached(f"You have {PERSON_LIMIT} live pages open, the limit for one user. Close some tabs.")
 
     async def _watch_for_ever(self) -> None:
         while True:
@@ -226,16 +232,16 @@ class Hub:
         elif self._tidy_in:
             self._tidy_in -= 1
             if not self._tidy_in:
-                for known in KNOWN:
+                for known in LINE_CACHES:
                     known.cache_clear()
-                memory.give_back()
+                malloc.trim()
 
     async def _check(self) -> None:
         """Ends the streams whose session has ended or whose role has changed."""
         if not self._streams:
             return
         visitors = frozenset(stream.visitor for stream in self._streams)
-        ended = await _asked(self._rechecks, session.ended, visitors)
+        ended = await _asked(self._rechecks, session.find_endings, visitors)
         for stream in tuple(self._streams):
             if ending := ended.get(stream.visitor):
                 stream.end(ending)

@@ -15,10 +15,10 @@ from django.db import connections
 from django.http import parse_cookie
 from django.utils.crypto import constant_time_compare
 
-from dashboard.access import Role, allows
-from dashboard.live.events import Ending
+from dashboard.accounts.roles import UserRole, allows
+from dashboard.accounts.sessions import SessionStore, digest, valid_sessions
+from dashboard.live.events import StreamEnding
 from dashboard.models import User
-from dashboard.sessions import SessionStore, alive, digest
 
 BATCH = 500  # sessions of one query: SQLite takes so many parameters everywhere
 
@@ -46,13 +46,15 @@ def visitor(session_key: str) -> Visitor | None:
         connections.close_all()
 
 
-def ended(visitors: Collection[Visitor]) -> dict[Visitor, Ending]:
+def find_endings(visitors: Collection[Visitor]) -> dict[Visitor, StreamEnding]:
     """Returns the visitors whose streams must end, and why. Blocks on the database: one query per 500 sessions."""
     try:
         kept: dict[str, User] = {}
         hashes = sorted({visitor.session for visitor in visitors})
         for first in range(0, len(hashes), BATCH):
-            rows = alive().filter(key_hash__in=hashes[first : first + BATCH]).select_related("user").defer("data")
+            rows = (
+                valid_sessions().filter(key_hash__in=hashes[first : first + BATCH]).select_related("user").defer("data")
+            )
             kept.update({row.key_hash: row.user for row in rows if row.user})
         found = {visitor: _ending(visitor, kept.get(visitor.session)) for visitor in visitors}
     finally:
@@ -60,10 +62,10 @@ def ended(visitors: Collection[Visitor]) -> dict[Visitor, Ending]:
     return {visitor: ending for visitor, ending in found.items() if ending}
 
 
-def _ending(visitor: Visitor, user: User | None) -> Ending | None:
-    if user is None or not allows(user, Role.VIEWER) or not _fits(user, visitor.password):
-        return Ending.LOGGED_OUT
-    return None if user.role == visitor.role else Ending.ROLE_CHANGED
+def _ending(visitor: Visitor, user: User | None) -> StreamEnding | None:
+    if user is None or not allows(user, UserRole.VIEWER) or not _fits(user, visitor.password):
+        return StreamEnding.LOGGED_OUT
+    return None if user.role == visitor.role else StreamEnding.ROLE_CHANGED
 
 
 def _visitor(session_key: str) -> Visitor | None:
@@ -71,7 +73,7 @@ def _visitor(session_key: str) -> Visitor | None:
     if store.get(BACKEND_SESSION_KEY) not in settings.AUTHENTICATION_BACKENDS:
         return None
     user, password = User.objects.filter(pk=store[SESSION_KEY]).first(), store.get(HASH_SESSION_KEY, "")
-    if user is None or not allows(user, Role.VIEWER) or not _fits(user, password):
+    if user is None or not allows(user, UserRole.VIEWER) or not _fits(user, password):
         return None
     return Visitor(user.pk, digest(session_key), user.role, password)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from recovery.domain.refs import QueueRef, raw, shown, slug
+from recovery.domain.identifiers import QueueRef, encode_name, printable, slug
 
 LONGEST = 200  # characters: Prometheus keeps each of them for as long as it keeps anything
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -15,20 +15,20 @@ def label(name: str) -> str:
 
     A name with a ~ becomes a slug too, so that no name can imitate the slug of another.
     """
-    told = name if "~" not in name and name.isprintable() and shown(name) == name else slug(name)
-    return told if len(told) <= LONGEST else f"{told[: LONGEST - 17]}~{sha256(raw(name)).hexdigest()[:16]}"
+    told = name if "~" not in name and name.isprintable() and printable(name) == name else slug(name)
+    return told if len(told) <= LONGEST else f"{told[: LONGEST - 17]}~{sha256(encode_name(name)).hexdigest()[:16]}"
 
 
-def labelled(**labels: str) -> str:
+def format_labels(**labels: str) -> str:
     """Returns the labels as `a="x",b="y"`, escaped."""
     return ",".join(f'{name}="{label(value).translate(_ESCAPES)}"' for name, value in labels.items())
 
 
-def of_queue(ref: QueueRef) -> str:
-    return labelled(deployment=ref.deployment, queue=ref.base)
+def queue_labels(ref: QueueRef) -> str:
+    return format_labels(deployment=ref.deployment, queue=ref.base)
 
 
-def of_library(ref: QueueRef) -> str:
+def library_queue_labels(ref: QueueRef) -> str:
     """Returns the queue's name as BullMQ's own exporter reports it, with deployment and prefix to make it unique."""
     prefix, _, name = ref.base.rpartition(":")
-    return labelled(deployment=ref.deployment, prefix=prefix, queue=name)
+    return format_labels(deployment=ref.deployment, prefix=prefix, queue=name)

@@ -5,51 +5,51 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from dashboard.metrics.labels import of_library, of_queue
-from dashboard.metrics.picture import Picture
-from dashboard.metrics.text import Family, Lines
-from recovery.domain.counts import Counts, Library, QueueSample
-from recovery.domain.inbox import Tally
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef
-from recovery.domain.totals import Total
-from recovery.domain.verdicts import Kind
-from recovery.reads import totals
+from dashboard.metrics.exposition import Lines, MetricFamily
+from dashboard.metrics.labels import library_queue_labels, queue_labels
+from dashboard.metrics.scrape_input import ScrapeInput
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobState
+from recovery.domain.metrics.queue_totals import QueueTotal
+from recovery.domain.queues.types import JobCounts, QueueLibrary, QueueSample
+from recovery.domain.stuck.inbox import StuckTally
+from recovery.domain.stuck.types import VerdictKind
+from recovery.metrics import queue_totals_store
 
 # In the order of the fields of Counts, in the words of the libraries.
-_STATES = tuple(State(name.replace("_", "-")) for name in Counts._fields)
-_VERDICTS = tuple(sorted((kind for kind in Kind if kind.urgency), key=lambda kind: -kind.urgency))
+_STATES = tuple(JobState(name.replace("_", "-")) for name in JobCounts._fields)
+_VERDICTS = tuple(sorted((kind for kind in VerdictKind if kind.urgency), key=lambda kind: -kind.urgency))
 _NONE = (0,) * len(_VERDICTS)
-_UNLOCKED = (Kind.UNLOCKED, Kind.ORPHAN, Kind.ABANDONED)
-_ORPHANED = (Kind.ORPHAN, Kind.ABANDONED)
+_UNLOCKED = (VerdictKind.UNLOCKED, VerdictKind.ORPHAN, VerdictKind.ABANDONED)
+_ORPHANED = (VerdictKind.ORPHAN, VerdictKind.ABANDONED)
 
-JOBS = Family("unstall_jobs", "Jobs of a queue in each state.")
-STUCK = Family("unstall_stuck_jobs", "Active jobs by verdict, of queues with active jobs at the last check.")
-COMPATIBLE = Family(
+JOBS = MetricFamily("unstall_jobs", "Jobs of a queue in each state.")
+STUCK = MetricFamily("unstall_stuck_jobs", "Active jobs by verdict, of queues with active jobs at the last check.")
+COMPATIBLE = MetricFamily(
     "bullmq_job_count",
     "Number of jobs in the queue by state, as the library's own exporter names it.",
     "unknown",  # a gauge, but then its name is not to end in _count
 )
-READABLE = Family("unstall_queue_readable", "1 when the last snapshot read the queue, 0 when it could not.")
-PAUSED = Family("unstall_queue_paused", "1 while the queue is paused.")
-OLDEST_WAITING = Family(
+READABLE = MetricFamily("unstall_queue_readable", "1 when the last snapshot read the queue, 0 when it could not.")
+PAUSED = MetricFamily("unstall_queue_paused", "1 while the queue is paused.")
+OLDEST_WAITING = MetricFamily(
     "unstall_oldest_waiting_seconds", "Age of the oldest waiting job; 0 when none waits.", unit="seconds"
 )
-OLDEST_ACTIVE = Family(
+OLDEST_ACTIVE = MetricFamily(
     "unstall_oldest_active_seconds", "How long the oldest active job runs; 0 when none does.", unit="seconds"
 )
-ORPHANED = Family("unstall_orphaned_jobs", "Active jobs whose worker is proven lost.")
-UNLOCKED = Family("unstall_unlocked_active_jobs", "Active jobs without a lock, the orphaned among them.")
-FOR_A_PERSON = Family("unstall_person_needed_jobs", "Active jobs that need manual action.")
-WATCHDOG = Family(
+ORPHANED = MetricFamily("unstall_orphaned_jobs", "Active jobs whose worker is proven lost.")
+UNLOCKED = MetricFamily("unstall_unlocked_active_jobs", "Active jobs without a lock, the orphaned among them.")
+FOR_A_PERSON = MetricFamily("unstall_person_needed_jobs", "Active jobs that need manual action.")
+WATCHDOG = MetricFamily(
     "unstall_stalled_check_age_seconds",
     "Time since a worker last ran the library's stalled check, by the configured stalled interval.",
     unit="seconds",
 )
-WORKERS = Family("unstall_workers", "Connected workers of a queue.")
-COMPLETED = Family("unstall_jobs_completed", "Jobs seen to complete, by closed minutes.", "counter")
-FAILED = Family("unstall_jobs_failed", "Jobs seen to fail for good, by closed minutes.", "counter")
-LEFT = Family(
+WORKERS = MetricFamily("unstall_workers", "Connected workers of a queue.")
+COMPLETED = MetricFamily("unstall_jobs_completed", "Jobs seen to complete, by closed minutes.", "counter")
+FAILED = MetricFamily("unstall_jobs_failed", "Jobs seen to fail for good, by closed minutes.", "counter")
+LEFT = MetricFamily(
     "unstall_jobs_left",
     "Jobs that left the queue, finished or removed; the only count where finished jobs are removed at once.",
     "counter",
@@ -61,7 +61,7 @@ class _Block:
 
     __slots__ = ("_lines", "_numbers", "_text")
 
-    def __init__(self, family: Family, labels: str, name: str, values: Iterable[str]) -> None:
+    def __init__(self, family: MetricFamily, labels: str, name: str, values: Iterable[str]) -> None:
         labels = labels.replace("%", "%%")
         self._lines = "".join(f'{family.line}{{{labels},{name}="{value}"}} %d\n' for value in values)
         self._numbers: tuple[int | None, ...] = ()
@@ -91,13 +91,13 @@ class _Names(NamedTuple):
 
     @classmethod
     def of(cls, ref: QueueRef) -> _Names:
-        labels = of_queue(ref)
+        labels = queue_labels(ref)
         return cls(
             labels,
             _Block(JOBS, labels, "state", _STATES),
             _Block(STUCK, labels, "verdict", _VERDICTS),
-            _Block(COMPATIBLE, of_library(ref), "state", _STATES),
-            totals.field(ref),
+            _Block(COMPATIBLE, library_queue_labels(ref), "state", _STATES),
+            queue_totals_store.field(ref),
         )
 
 
@@ -108,8 +108,8 @@ class _Row(NamedTuple):
     names: _Names
     now: int
     is_known: bool  # its numbers are of now
-    total: Total | None
-    tally: Tally | None  # of the last look; None: nothing was active, or it is not known
+    total: QueueTotal | None
+    tally: StuckTally | None  # of the last look; None: nothing was active, or it is not known
     was_looked_at: bool
     interval: int  # ms between two stalled checks
 
@@ -118,7 +118,7 @@ _known: dict[QueueRef, _Names] = {}  # 4 KB each
 _SPARE = 1_000  # of deleted queues; beyond it the cache is cleared
 
 
-def families(picture: Picture) -> Iterator[Lines]:
+def families(picture: ScrapeInput) -> Iterator[Lines]:
     if len(_known) > len(picture.queues) + _SPARE:
         _known.clear()
     rows = list(_rows(picture))
@@ -134,7 +134,7 @@ def families(picture: Picture) -> Iterator[Lines]:
     yield COMPATIBLE, (row.names.compatible.of(row.sample.counts) for row in known if _is_the_librarys(row))
 
 
-def _rows(picture: Picture) -> Iterator[_Row]:
+def _rows(picture: ScrapeInput) -> Iterator[_Row]:
     """Yields one row per queue; a single loop, because it runs for every queue at every scrape."""
     looks, sums, config, now = picture.looks, picture.totals, picture.config, picture.now
     for sample in picture.queues:
@@ -148,7 +148,7 @@ def _rows(picture: Picture) -> Iterator[_Row]:
         if seen and seen.watchdog.interval > interval:  # a longer one that was seen in Redis counts
             interval = seen.watchdog.interval
         packed = sums.get(names.field)
-        total = totals.one(packed) if packed else None
+        total = queue_totals_store.decode_total(packed) if packed else None
         yield _Row(sample, names, now, picture.is_known(sample), total, seen, was_looked_at, interval)
 
 
@@ -161,10 +161,10 @@ def _by_verdict(rows: list[_Row]) -> Iterator[str]:
 
 def _is_the_librarys(row: _Row) -> bool:
     """Returns True if the queue is kept by Bull or BullMQ, whose metric names only their own queues may have."""
-    return row.sample.flavour.library not in (Library.TABLE, Library.UNKNOWN)
+    return row.sample.flavour.library not in (QueueLibrary.TABLE, QueueLibrary.UNKNOWN)
 
 
-def _valued(family: Family, value: Callable[[_Row], float | None], rows: list[_Row]) -> Iterator[str]:
+def _valued(family: MetricFamily, value: Callable[[_Row], float | None], rows: list[_Row]) -> Iterator[str]:
     name = family.line
     for row in rows:
         known = value(row)
@@ -198,7 +198,7 @@ def _watchdog(row: _Row) -> float | None:
     return _since(seen.seen_at, row.now) if seen and seen.seen_at is not None else None
 
 
-def _of_kinds(kinds: tuple[Kind, ...]) -> Callable[[_Row], int | None]:
+def _of_kinds(kinds: tuple[VerdictKind, ...]) -> Callable[[_Row], int | None]:
     def count(row: _Row) -> int | None:
         if not row.was_looked_at:
             return None
@@ -223,7 +223,7 @@ def _since(at: int, now: int) -> float:
     return max(0, now - at) / 1000
 
 
-_OF_NOW: Mapping[Family, Callable[[_Row], float | None]] = {
+_OF_NOW: Mapping[MetricFamily, Callable[[_Row], float | None]] = {
     PAUSED: lambda row: _flag(row.sample.is_paused),
     OLDEST_WAITING: _oldest_waiting,
     OLDEST_ACTIVE: _oldest_active,
@@ -234,7 +234,7 @@ _OF_NOW: Mapping[Family, Callable[[_Row], float | None]] = {
     WORKERS: lambda row: row.sample.workers,
 }
 # Sums are reported even while the queue cannot be read.
-_EVER: Mapping[Family, Callable[[_Row], float | None]] = {
+_EVER: Mapping[MetricFamily, Callable[[_Row], float | None]] = {
     COMPLETED: lambda row: row.total.completed if row.total else None,
     FAILED: lambda row: row.total.failed if row.total else None,
     LEFT: lambda row: row.total.left if row.total else None,

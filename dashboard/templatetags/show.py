@@ -10,7 +10,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from recovery import shared_clock
-from recovery.domain import refs
+from recovery.domain import identifiers
 
 register = template.Library()
 
@@ -23,12 +23,12 @@ _TENTHS_BELOW_MS = 10_000  # "1.2 s" tells something, "41.2 s" does not
 @register.filter
 def shown(name: object) -> str:
     """Shows a name from Redis with every byte visible, so that no name can imitate another."""
-    return refs.shown(str(name))
+    return identifiers.printable(str(name))
 
 
 @register.filter
 def slug(name: object) -> str:
-    return refs.slug(str(name))
+    return identifiers.slug(str(name))
 
 
 @register.filter

@@ -10,25 +10,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from recovery.actions.operators import refusals
-from recovery.domain.acting import Act, Right
-from recovery.domain.counts import Flavour
-from recovery.domain.jobs import JobRow, State
-from recovery.domain.verdicts import Kind, Verdict
+from recovery.domain.actions.types import Action, Right
+from recovery.domain.jobs import JobRow, JobState
+from recovery.domain.queues.types import LibraryVersion
+from recovery.domain.stuck.types import Verdict, VerdictKind
 
-_ACTIVE = frozenset({State.ACTIVE})
-_FINISHED = frozenset({State.COMPLETED, State.FAILED})
-_RELEASABLE = frozenset({Kind.LATE, Kind.WORKER_LOST})
+_ACTIVE = frozenset({JobState.ACTIVE})
+_FINISHED = frozenset({JobState.COMPLETED, JobState.FAILED})
+_RELEASABLE = frozenset({VerdictKind.LATE, VerdictKind.WORKER_LOST})
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ActionSpec:
     """One action. `states`: of the jobs it is for; empty: any."""
 
-    act: Act
+    act: Action
     label: str  # on a button
     done: str  # "3 jobs …"
     effect: str  # one sentence
-    states: frozenset[State] = frozenset()
+    states: frozenset[JobState] = frozenset()
     is_for_queue: bool = False
     is_for_execution: bool = False  # of n8n: it may have no job at all
     one: Right = Right.ACT  # what it takes for one job, or for the queue
@@ -49,54 +49,54 @@ class Entry:
 
 
 _ALL = (
-    Entry(
-        Act.REQUEUE,
+    ActionSpec(
+        Action.REQUEUE,
         "Requeue",
         "requeued",
         "The job goes back to wait, where its library would put it, and the next free worker runs it again.",
         _ACTIVE,
         tone="primary",
     ),
-    Entry(
-        Act.FAIL,
+    ActionSpec(
+        Action.FAIL,
         "Fail",
         "failed",
         "The job fails as its library fails a job that stalled too often; parents and listeners are notified.",
         _ACTIVE,
         tone="danger",
     ),
-    Entry(
-        Act.RELEASE,
+    ActionSpec(
+        Action.RELEASE,
         "Release",
         "released",
         "The lock that was shown is deleted, so that the job can be recovered before the lock expires.",
         _ACTIVE,
     ),
-    Entry(
-        Act.RETRY,
+    ActionSpec(
+        Action.RETRY,
         "Retry",
         "retried",
         "The finished job goes back to wait and runs again, with its priority and its place in its flow.",
         _FINISHED,
         tone="primary",
     ),
-    Entry(
-        Act.PROMOTE,
+    ActionSpec(
+        Action.PROMOTE,
         "Promote",
         "promoted",
         "The delayed job becomes runnable now.",
-        frozenset({State.DELAYED}),
+        frozenset({JobState.DELAYED}),
     ),
-    Entry(
-        Act.CANCEL,
+    ActionSpec(
+        Action.CANCEL,
         "Cancel",
         "asked to stop",
         "Its worker is asked to stop the job; only a worker that listens for this can.",
         _ACTIVE,
         tone="danger",
     ),
-    Entry(
-        Act.REMOVE,
+    ActionSpec(
+        Action.REMOVE,
         "Remove",
         "removed",
         "The job is deleted, with its log. It can be restored for 24 hours, unless children are deleted with it.",
@@ -104,22 +104,22 @@ _ALL = (
         restorable=True,
         tone="danger",
     ),
-    Entry(
-        Act.RESTORE,
+    ActionSpec(
+        Action.RESTORE,
         "Restore",
         "restored",
         "The removed job comes back to where it was.",
     ),
-    Entry(
-        Act.PAUSE,
+    ActionSpec(
+        Action.PAUSE,
         "Pause",
         "paused",
         "Workers finish what they have and take nothing new from this queue.",
         is_for_queue=True,
         one=Right.PAUSE,
     ),
-    Entry(
-        Act.RESUME,
+    ActionSpec(
+        Action.RESUME,
         "Resume",
         "resumed",
         "Workers take jobs from this queue again.",
@@ -127,8 +127,8 @@ _ALL = (
         one=Right.PAUSE,
         tone="primary",
     ),
-    Entry(
-        Act.CLEAN,
+    ActionSpec(
+        Action.CLEAN,
         "Clean",
         "cleaned",
         "Jobs of one state that are older than the given age are deleted. They can be restored for 24 hours.",
@@ -139,8 +139,8 @@ _ALL = (
         restorable=True,
         tone="danger",
     ),
-    Entry(
-        Act.DRAIN,
+    ActionSpec(
+        Action.DRAIN,
         "Drain",
         "drained",
         "Every waiting job is deleted; active and finished ones stay. They can be restored for 24 hours.",
@@ -151,8 +151,8 @@ _ALL = (
         restorable=True,
         tone="danger",
     ),
-    Entry(
-        Act.RELAUNCH,
+    ActionSpec(
+        Action.RELAUNCH,
         "Relaunch",
         "relaunched",
         "n8n is asked to retry the execution: it creates a new one from the saved data of this one.",
@@ -160,16 +160,16 @@ _ALL = (
         is_tried_once=True,
         tone="primary",
     ),
-    Entry(
-        Act.RESCUE,
+    ActionSpec(
+        Action.RESCUE,
         "Rescue",
         "rescued",
         "The execution runs again as a new one: from n8n's data before n8n overwrites it, else from the kept copy.",
         is_for_execution=True,
         tone="primary",
     ),
-    Entry(
-        Act.MARK,
+    ActionSpec(
+        Action.MARK,
         "Mark crashed",
         "marked as crashed",
         "The execution's row is marked in n8n's database as n8n marks it when it finds no job: crashed, stopped now.",
@@ -177,20 +177,20 @@ _ALL = (
         tone="danger",
     ),
 )
-ENTRIES: Mapping[Act, Entry] = {entry.act: entry for entry in _ALL}
+ENTRIES: Mapping[Action, ActionSpec] = {entry.act: entry for entry in _ALL}
 _OF_ROWS = {
-    Act.REQUEUE: "The row waits again, with one attempt more; when its attempts are used up it fails instead.",
-    Act.FAIL: "The row is marked as failed: no worker takes it unless it is retried.",
-    Act.RETRY: "The finished row waits again, and the next free worker runs it.",
+    Action.REQUEUE: "The row waits again, with one attempt more; when its attempts are used up it fails instead.",
+    Action.FAIL: "The row is marked as failed: no worker takes it unless it is retried.",
+    Action.RETRY: "The finished row waits again, and the next free worker runs it.",
 }
 
 
-def effect(act: Act, *, of_rows: bool) -> str:
+def effect(act: Action, *, of_rows: bool) -> str:
     """Returns the effect of an action in one sentence, for jobs of a library or for rows of a table."""
     return (_OF_ROWS.get(act) if of_rows else None) or ENTRIES[act].effect
 
 
-def offered(row: JobRow, verdict: Verdict | None, flavour: Flavour) -> tuple[Act, ...]:
+def offered(row: JobRow, verdict: Verdict | None, flavour: LibraryVersion) -> tuple[Action, ...]:
     """Returns the actions that fit this job as it is, the suggested one first. What needs force is not offered."""
     if flavour.read_only:
         return ()
@@ -200,7 +200,7 @@ def offered(row: JobRow, verdict: Verdict | None, flavour: Flavour) -> tuple[Act
     return tuple(sorted(fitting, key=lambda act: act is not suggested))
 
 
-def on_queue(flavour: Flavour) -> tuple[Act, ...]:
+def on_queue(flavour: LibraryVersion) -> tuple[Action, ...]:
     """Returns the actions on the queue itself that this flavour allows."""
     if flavour.read_only:
         return ()
@@ -208,35 +208,35 @@ def on_queue(flavour: Flavour) -> tuple[Act, ...]:
     return tuple(entry.act for entry in _ALL if entry.is_for_queue and entry.act not in refused)
 
 
-def _fits(entry: Entry, row: JobRow, verdict: Verdict | None) -> bool:
-    if entry.is_for_queue or entry.is_for_execution or entry.act is Act.RESTORE:
+def _fits(entry: ActionSpec, row: JobRow, verdict: Verdict | None) -> bool:
+    if entry.is_for_queue or entry.is_for_execution or entry.act is Action.RESTORE:
         return False
     if entry.states and (row.missing or row.state not in entry.states):
         return False
     fits = _FITS.get(entry.act)
-    return fits is None or fits(row, verdict.of_lock if verdict else Kind.UNKNOWN)
+    return fits is None or fits(row, verdict.of_lock if verdict else VerdictKind.UNKNOWN)
 
 
-def _is_orphaned(row: JobRow, kind: Kind) -> bool:
+def _is_orphaned(row: JobRow, kind: VerdictKind) -> bool:
     return row.lock is None and kind.is_orphaned
 
 
-def _can_be_released(row: JobRow, kind: Kind) -> bool:
+def _can_be_released(row: JobRow, kind: VerdictKind) -> bool:
     return row.lock is not None and (row.lock.ttl is None or kind in _RELEASABLE)
 
 
-def _is_held(row: JobRow, kind: Kind) -> bool:
-    return row.lock is not None and kind is not Kind.WORKER_LOST
+def _is_held(row: JobRow, kind: VerdictKind) -> bool:
+    return row.lock is not None and kind is not VerdictKind.WORKER_LOST
 
 
-def _is_free(row: JobRow, kind: Kind) -> bool:
-    return row.lock is None and row.lock_known and kind is not Kind.UNLOCKED
+def _is_free(row: JobRow, kind: VerdictKind) -> bool:
+    return row.lock is None and row.lock_known and kind is not VerdictKind.UNLOCKED
 
 
-_FITS: Mapping[Act, Callable[[JobRow, Kind], bool]] = {
-    Act.REQUEUE: _is_orphaned,
-    Act.FAIL: _is_orphaned,
-    Act.RELEASE: _can_be_released,
-    Act.CANCEL: _is_held,
-    Act.REMOVE: _is_free,
+_FITS: Mapping[Action, Callable[[JobRow, VerdictKind], bool]] = {
+    Action.REQUEUE: _is_orphaned,
+    Action.FAIL: _is_orphaned,
+    Action.RELEASE: _can_be_released,
+    Action.CANCEL: _is_held,
+    Action.REMOVE: _is_free,
 }

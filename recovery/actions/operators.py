@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from recovery import backends
-from recovery.actions.n8n_executions import OWN, ExecutionOperator
-from recovery.actions.n8n_guard import GuardedOperator
+from recovery.backends import registry as backends_registry
 from recovery.backends.base import QueueOperator
 from recovery.config import Config
-from recovery.domain.acting import Act
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.refs import QueueRef
+from recovery.domain.actions.types import Action
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
+from recovery.n8n.execution_operator import OWN, ExecutionOperator
+from recovery.n8n.guarded_operator import GuardedOperator
 
 _EXECUTIONS = ExecutionOperator()
 _NOT_HERE = "That action is for n8n executions."
 
 
-def operator(flavour: Flavour) -> QueueOperator:
+def operator(flavour: LibraryVersion) -> QueueOperator:
     """Returns the operator by the flavour alone: what it can do and how many jobs at once."""
-    return _EXECUTIONS if flavour.library is Library.N8N else backends.operator(flavour)
+    return _EXECUTIONS if flavour.library is QueueLibrary.N8N else backends_registry.operator(flavour)
 
 
-def guarded(found: QueueOperator, ref: QueueRef, flavour: Flavour, config: Config) -> QueueOperator:
+def guard_operator(found: QueueOperator, ref: QueueRef, flavour: LibraryVersion, config: Config) -> QueueOperator:
     """Guards the operator of n8n's queue by n8n's database: no execution that has ended is failed or run again."""
-    n8n = config.n8n_of(ref) if flavour.library is Library.BULL else None
+    n8n = config.n8n_of(ref) if flavour.library is QueueLibrary.BULL else None
     return GuardedOperator(found, n8n) if n8n and n8n.database else found
 
 
-def refusals(flavour: Flavour) -> dict[Act, str]:
+def refusals(flavour: LibraryVersion) -> dict[Action, str]:
     """Returns the actions that cannot be done to a queue of this flavour, each with its reason. All others can."""
     if flavour.read_only:
-        return dict.fromkeys(Act, flavour.read_only)
+        return dict.fromkeys(Action, flavour.read_only)
     told = dict(operator(flavour).refusals(flavour))
-    return told if flavour.library is Library.N8N else dict.fromkeys(OWN, _NOT_HERE) | told
+    return told if flavour.library is QueueLibrary.N8N else dict.fromkeys(OWN, _NOT_HERE) | told

@@ -10,17 +10,27 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from recovery.actions import jobs, keep, queues, reasons, sight, undo
-from recovery.actions.catalog import ENTRIES, Entry
-from recovery.actions.jobs import Told
-from recovery.actions.judge import judge_queue
-from recovery.actions.sight import Scene
-from recovery.domain.acting import Act, Actor, Affected, JobResult, Judgement, Order, RelativeChange, Right, Seen
-from recovery.domain.counts import QueueSample
+from recovery.actions import action_reason, execute_jobs, execute_queue, precheck, undo, undo_store
+from recovery.actions.catalog import ENTRIES, ActionSpec
+from recovery.actions.execute_jobs import Told
+from recovery.actions.precheck import ActionContext
+from recovery.actions.rules import judge_queue
+from recovery.domain.actions.types import (
+    Action,
+    ActionCommand,
+    ActionPrecheck,
+    Actor,
+    ExpectedJob,
+    JobResult,
+    JobSideEffect,
+    RelativeChange,
+    Right,
+)
+from recovery.domain.identifiers import QueueRef
 from recovery.domain.jobs import JobRow
-from recovery.domain.refs import QueueRef
+from recovery.domain.queues.types import QueueSample
 from recovery.errors import BadOrder, Forbidden
-from recovery.reads.lists import count_of
+from recovery.reads.queues.job_lists import count_of
 
 AT_ONCE = 1000  # jobs of one order: as many as one request can wait for; more need a bulk run
 NAMED_FROM = 100  # jobs, with those that go or fail with them, from which on the queue's name is to be typed
@@ -28,17 +38,17 @@ _UNKEPT = "The state store does not answer or refuses writes, so this cannot be 
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
+class ActionDryRun:
     """Judgement of an order, made now. `count`: about how many jobs a clean or a drain finds; None: unknown."""
 
-    order: Order
-    judgements: tuple[Judgement, ...]
+    order: ActionCommand
+    judgements: tuple[ActionPrecheck, ...]
     can: int
     refused: int
     needs_name: bool
     question: str
     risk: str
-    entry: Entry
+    entry: ActionSpec
     count: int | None = None
 
     @property
@@ -47,22 +57,26 @@ class Preview:
         return len(_relatives(self.judgements))
 
 
-def preview(order: Order, rows: Sequence[JobRow] | None = None) -> Preview:
+def preview(order: ActionCommand, rows: Sequence[JobRow] | None = None) -> ActionDryRun:
     """Judges an order; changes nothing, needs no reason. Raises Forbidden, BadOrder, Unsupported, Missing, StoreError.
 
     `rows`: the order's jobs, in its order, if the caller has read them for this very preview.
     """
     order = _permitted(order)
     entry = ENTRIES[order.act]
-    scene = sight.scene(order.queue, order.act)
+    scene = precheck.build_context(order.queue, order.act)
     if entry.is_for_queue:
-        judgements: tuple[Judgement, ...] = (judge_queue(order.act, order.queue, scene.queue.flavour, order.options),)
+        judgements: tuple[ActionPrecheck, ...] = (
+            judge_queue(order.act, order.queue, scene.queue.flavour, order.options),
+        )
     else:
-        judgements = tuple(one.judgement for one in sight.judged(order, scene, order.jobs, rows=rows))
+        judgements = tuple(one.judgement for one in precheck.check_jobs(order, scene, order.jobs, rows=rows))
     return _preview(order, entry, scene, judgements)
 
 
-def perform(order: Order, callbacks: jobs.Callbacks = jobs.NO_CALLBACKS) -> tuple[JobResult, ...]:
+def perform(
+    order: ActionCommand, callbacks: execute_jobs.ActionCallbacks = execute_jobs.NO_CALLBACKS
+) -> tuple[JobResult, ...]:
     """Performs an order; returns one result a job, in their order; one for the queue itself.
 
     Raises Forbidden, BadOrder, NotRecorded, Unsupported, Missing, and StoreError, each with nothing done; and Fenced,
@@ -70,31 +84,38 @@ def perform(order: Order, callbacks: jobs.Callbacks = jobs.NO_CALLBACKS) -> tupl
     """
     order = _reasoned(_permitted(order))
     entry = ENTRIES[order.act]
-    scene = sight.scene(order.queue, order.act, order.epoch, order.installation)
+    scene = precheck.build_context(order.queue, order.act, order.epoch, order.installation)
     if entry.in_steps:
-        return (queues.sweep(order, scene),)
+        return (execute_queue.sweep(order, scene),)
     if entry.is_for_queue:
-        return (queues.turn(order, scene),)
-    return jobs.perform(order, scene, callbacks)
+        return (execute_queue.pause_or_resume(order, scene),)
+    return execute_jobs.perform(order, scene, callbacks)
 
 
-def perform_looked(
-    order: Order, scene: Scene, looked: Sequence[sight.Judged], callbacks: jobs.Callbacks
+def perform_prechecked(
+    order: ActionCommand,
+    scene: ActionContext,
+    looked: Sequence[precheck.PrecheckedJob],
+    callbacks: execute_jobs.ActionCallbacks,
 ) -> tuple[JobResult, ...]:
     """`perform` for jobs that a bulk run has just read and judged."""
-    return jobs.act_on(_reasoned(_permitted(order)), scene, looked, callbacks)
+    return execute_jobs.perform_prechecked(_reasoned(_permitted(order)), scene, looked, callbacks)
 
 
-def step(order: Order, told: Told | None = None) -> queues.Step:
+def step(order: ActionCommand, told: Told | None = None) -> execute_queue.SweepStep:
     """Executes one step of a clean or a drain, so that the caller can show progress. The step says if it was fenced."""
     order = _reasoned(_permitted(order))
-    return queues.step(order, sight.scene(order.queue, order.act, order.epoch, order.installation), told)
+    return execute_queue.step(
+        order, precheck.build_context(order.queue, order.act, order.epoch, order.installation), told
+    )
 
 
-def sweep(order: Order) -> JobResult:
+def sweep(order: ActionCommand) -> JobResult:
     """Executes a clean or a drain to its end, however long it takes: for the shell, where an operator waits for it."""
     order = _reasoned(_permitted(order))
-    return queues.sweep(order, sight.scene(order.queue, order.act, order.epoch, order.installation), sys.maxsize)
+    return execute_queue.sweep(
+        order, precheck.build_context(order.queue, order.act, order.epoch, order.installation), sys.maxsize
+    )
 
 
 def restore(number: int, actor: Actor, reason: str, ids: tuple[str, ...] = ()) -> tuple[JobResult, ...]:
@@ -102,18 +123,20 @@ def restore(number: int, actor: Actor, reason: str, ids: tuple[str, ...] = ()) -
 
     Raises as `perform` does; Missing when nothing of it is kept (any more).
     """
-    found = undo.kept(number, ids)
-    order = Order(Act.RESTORE, found.queue, actor, reason, tuple(Seen(job.id, job.state) for job in found.jobs))
+    found = undo.load_restorable(number, ids)
+    order = ActionCommand(
+        Action.RESTORE, found.queue, actor, reason, tuple(ExpectedJob(job.id, job.state) for job in found.jobs)
+    )
     order = _reasoned(_permitted(order))
-    return undo.put_back(order, sight.scene(order.queue, Act.RESTORE), found)
+    return undo.restore_jobs(order, precheck.build_context(order.queue, Action.RESTORE), found)
 
 
-def seen(queue: QueueRef, ids: tuple[str, ...]) -> tuple[Seen, ...]:
+def current_jobs(queue: QueueRef, ids: tuple[str, ...]) -> tuple[ExpectedJob, ...]:
     """Returns jobs as they are now, for callers that were not shown them before. Raises Missing, StoreError."""
-    return sight.seen(queue, ids)
+    return precheck.current_jobs(queue, ids)
 
 
-def ordered(order: Order) -> Order:
+def validate_bulk_order(order: ActionCommand) -> ActionCommand:
     """Checks an order in bulk, which may have any number of jobs, and has them perhaps later; returns it."""
     entry = ENTRIES[order.act]
     require(order.actor, entry.label, entry.right(many=True))
@@ -126,16 +149,16 @@ def require(actor: Actor, what: str, right: Right) -> None:
         raise Forbidden(f"{what} needs the permission to {right.words}.")
 
 
-def _once(order: Order) -> Order:
+def _once(order: ActionCommand) -> ActionCommand:
     """Returns the order with each job once, as a job that is named twice is meant once."""
     return replace(order, jobs=tuple({seen.id: seen for seen in order.jobs}.values()))
 
 
-def _permitted(order: Order) -> Order:
+def _permitted(order: ActionCommand) -> ActionCommand:
     """Checks that the actor may do it, and that it is an order at all; returns the order."""
     entry, actor = ENTRIES[order.act], order.actor
     order = _once(order)
-    if order.act is Act.RESTORE and not order.jobs:
+    if order.act is Action.RESTORE and not order.jobs:
         raise BadOrder("Removed jobs are restored by the number of their audit entry.")
     require(actor, entry.label, entry.right(many=False))
     if len(order.jobs) > 1:
@@ -149,24 +172,26 @@ def _permitted(order: Order) -> Order:
     return order
 
 
-def _reasoned(order: Order) -> Order:
-    return replace(order, reason=reasons.given(order.reason))
+def _reasoned(order: ActionCommand) -> ActionCommand:
+    return replace(order, reason=action_reason.require_reason(order.reason))
 
 
-def insist_on_undo(order: Order) -> None:
+def insist_on_undo(order: ActionCommand) -> None:
     """Refuses to remove for good unless `force` is given: for callers that see no preview. Raises BadOrder."""
-    if ENTRIES[order.act].restorable and not order.options.force and not keep.is_ready():
+    if ENTRIES[order.act].restorable and not order.options.force and not undo_store.is_ready():
         raise BadOrder(f"{_UNKEPT} Nothing was changed; use `force` to do it anyway.")
 
 
-def _preview(order: Order, entry: Entry, scene: Scene, judgements: tuple[Judgement, ...]) -> Preview:
+def _preview(
+    order: ActionCommand, entry: ActionSpec, scene: ActionContext, judgements: tuple[ActionPrecheck, ...]
+) -> ActionDryRun:
     can = sum(judgement.is_allowed for judgement in judgements)
     risks = dict.fromkeys(judgement.risk for judgement in judgements if judgement.is_allowed and judgement.risk)
-    is_final = entry.restorable and not keep.is_ready()
+    is_final = entry.restorable and not undo_store.is_ready()
     if is_final:
         risks[_UNKEPT] = None
     count = _count(order, scene.queue.sample)
-    return Preview(
+    return ActionDryRun(
         order,
         judgements,
         can,
@@ -179,19 +204,19 @@ def _preview(order: Order, entry: Entry, scene: Scene, judgements: tuple[Judgeme
     )
 
 
-def _relatives(judgements: Sequence[Judgement]) -> set[Affected]:
+def _relatives(judgements: Sequence[ActionPrecheck]) -> set[JobSideEffect]:
     """Other jobs that are deleted, or fail, with those that are named, each once."""
     taken = (one.effects.affected for one in judgements if one.is_allowed)
     return {other for affected in taken for other in affected if other.change is not RelativeChange.RELEASED}
 
 
-def _count(order: Order, sample: QueueSample | None) -> int | None:
+def _count(order: ActionCommand, sample: QueueSample | None) -> int | None:
     """Returns about how many jobs a clean or a drain would look at, as the snapshot counts them."""
     if sample is None:
         return None
-    if order.act is Act.CLEAN:
+    if order.act is Action.CLEAN:
         return count_of(sample, order.options.state) if order.options.state else None
-    if order.act is Act.DRAIN:
+    if order.act is Action.DRAIN:
         return _sum(sample.counts.backlog, sample.counts.delayed if order.options.delayed else 0)
     return None
 
@@ -200,7 +225,7 @@ def _sum(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else one + other
 
 
-def _question(entry: Entry, order: Order, can: int, count: int | None) -> str:
+def _question(entry: ActionSpec, order: ActionCommand, can: int, count: int | None) -> str:
     name = order.queue.label
     if entry.in_steps:
         about = "" if count is None else f" (about {count:,} jobs)"

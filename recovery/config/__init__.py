@@ -5,25 +5,25 @@ from __future__ import annotations
 import os
 from functools import cache
 
-from recovery.config.databases import Columns, Database, Engine, States, Table
-from recovery.config.loading import load, load_described
-from recovery.config.n8n import N8n
-from recovery.config.urls import hidden
-from recovery.config.values import Address, Config, Deployment, Login, Mode, Thresholds, Tls
-from recovery.domain import redact
+from recovery.config.addresses.redis_urls import hidden
+from recovery.config.databases import Database, Engine, JobTable, TableColumns, TableStates
+from recovery.config.loader import load, load_described
+from recovery.config.n8n import N8nInstallation
+from recovery.config.types import Config, Deployment, DeploymentMode, ServerAddress, StoreLogin, Thresholds, Tls
+from recovery.domain.redaction import redact
 
 __all__ = [
-    "Address",
-    "Columns",
     "Config",
     "Database",
     "Deployment",
+    "DeploymentMode",
     "Engine",
-    "Login",
-    "Mode",
-    "N8n",
-    "States",
-    "Table",
+    "JobTable",
+    "N8nInstallation",
+    "ServerAddress",
+    "StoreLogin",
+    "TableColumns",
+    "TableStates",
     "Thresholds",
     "Tls",
     "current",
@@ -40,5 +40,5 @@ def current() -> Config:
     `current.cache_clear()` makes the next call read it again.
     """
     loaded = load(os.environ)
-    redact.use(loaded.redaction.rules)
+    redact.use_patterns(loaded.redaction.rules)
     return loaded

@@ -9,24 +9,24 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from recovery.config.readers import Problems, read_table, secret_file
 from recovery.config.schema import ALERTS, EMAIL, WEBHOOK
-from recovery.domain import channels
-from recovery.domain.alerts import AlertKind, Terms
-from recovery.domain.channels import Alerting, Channel, Encryption, Format, Mail, Webhook
+from recovery.config.validation import ConfigProblems, read_table, secret_file
+from recovery.domain.alerts import channels
+from recovery.domain.alerts.channels import Alerting, Channel, Mail, MailEncryption, Webhook, WebhookFormat
+from recovery.domain.alerts.types import AlertKind, AlertSettings
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _HEADER = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,79}")
 _HOST = re.compile(r"[A-Za-z0-9._:-]{1,253}")
 _TAKEN = frozenset({"content-type", "content-length", "host", "user-agent", "connection", "transfer-encoding"})
-_PORTS = {Encryption.STARTTLS: 587, Encryption.TLS: 465, Encryption.NONE: 25}
+_PORTS = {MailEncryption.STARTTLS: 587, MailEncryption.TLS: 465, MailEncryption.NONE: 25}
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-def read_alerting(written: Mapping[str, Any], folder: Path, problems: Problems) -> Alerting:
+def read_alerting(written: Mapping[str, Any], folder: Path, problems: ConfigProblems) -> Alerting:
     values = read_table(written, ALERTS, "alerts.", folder, problems)
     kinds = _kinds(values["kinds"], frozenset(AlertKind), "alerts.kinds", problems)
-    terms = Terms(
+    terms = AlertSettings(
         kinds,
         _ms(values["after"]),
         _ms(values["gate_after"]),
@@ -46,7 +46,7 @@ def read_alerting(written: Mapping[str, Any], folder: Path, problems: Problems) 
 
 
 def _webhook(
-    written: Mapping[str, Any], kinds: frozenset[AlertKind], where: str, folder: Path, problems: Problems
+    written: Mapping[str, Any], kinds: frozenset[AlertKind], where: str, folder: Path, problems: ConfigProblems
 ) -> Webhook | None:
     values = read_table(written, WEBHOOK, where, folder, problems)
     name, url = values["name"], read_secret(values, "url", where, problems)
@@ -57,7 +57,7 @@ def _webhook(
         problems.add(f"{where}url", trouble, "Write http://… or https://…, or url_file.")
     if not _HEADER.fullmatch(values["header"]) or values["header"].lower() in _TAKEN:
         problems.add(f"{where}header", "is not a valid header name.", "Write letters, digits and -, like X-Signature.")
-    formats = {one.value: one for one in Format}
+    formats = {one.value: one for one in WebhookFormat}
     if values["format"] not in formats:
         problems.add(f"{where}format", f"is {values['format']!r}.", 'Write "json" or "slack".')
     if values["tls_ca"] and not url.startswith("https://"):
@@ -67,7 +67,7 @@ def _webhook(
     return Webhook(
         name=name,
         url=url,
-        format=formats.get(values["format"], Format.JSON),
+        format=formats.get(values["format"], WebhookFormat.JSON),
         header=values["header"],
         secret=read_secret(values, "secret", where, problems),
         ca=values["tls_ca"],
@@ -75,7 +75,7 @@ def _webhook(
     )
 
 
-def _mail(written: Any, kinds: frozenset[AlertKind], folder: Path, problems: Problems) -> Mail | None:
+def _mail(written: Any, kinds: frozenset[AlertKind], folder: Path, problems: ConfigProblems) -> Mail | None:
     if not isinstance(written, Mapping):
         return None
     where = "alerts.email."
@@ -90,11 +90,11 @@ def _mail(written: Any, kinds: frozenset[AlertKind], folder: Path, problems: Pro
             problems.add(
                 f"{where}{key}", "is not a valid address." if any(given) else "is missing.", "Write name@example.com."
             )
-    encryptions = {one.value: one for one in Encryption}
+    encryptions = {one.value: one for one in MailEncryption}
     encryption = encryptions.get(values["encryption"])
     if encryption is None:
         problems.add(f"{where}encryption", f"is {values['encryption']!r}.", 'Write "starttls", "tls" or "none".')
-        encryption = Encryption.STARTTLS
+        encryption = MailEncryption.STARTTLS
     password = read_secret(values, "password", where, problems)
     _check_login(values, password, encryption, where, problems)
     return Mail(
@@ -111,12 +111,12 @@ def _mail(written: Any, kinds: frozenset[AlertKind], folder: Path, problems: Pro
 
 
 def _check_login(
-    values: Mapping[str, Any], password: str, encryption: Encryption, where: str, problems: Problems
+    values: Mapping[str, Any], password: str, encryption: MailEncryption, where: str, problems: ConfigProblems
 ) -> None:
     if bool(values["username"]) != bool(password) and not values["password_file"]:
         missing = "password_file" if values["username"] else "username"
         problems.add(f"{where}{missing}", "is missing.", "A login needs both values.")
-    if encryption is not Encryption.NONE:
+    if encryption is not MailEncryption.NONE:
         return
     if values["tls_ca"]:
         problems.add(f"{where}tls_ca", "is set, but encryption is none.", "Remove one of the two.")
@@ -126,7 +126,7 @@ def _check_login(
         )
 
 
-def _check_names(found: list[Channel], problems: Problems) -> None:
+def _check_names(found: list[Channel], problems: ConfigProblems) -> None:
     names = [channel.name for channel in found]
     for name in sorted({name for name in names if names.count(name) > 1}):
         problems.add("alerts.webhooks", f"has {name!r} twice.", "Give each a unique name.")
@@ -135,7 +135,7 @@ def _check_names(found: list[Channel], problems: Problems) -> None:
 
 
 def _kinds(
-    written: tuple[str, ...], otherwise: frozenset[AlertKind], where: str, problems: Problems
+    written: tuple[str, ...], otherwise: frozenset[AlertKind], where: str, problems: ConfigProblems
 ) -> frozenset[AlertKind]:
     """Returns the kinds that are written; `otherwise` when none is."""
     known = {kind.value: kind for kind in AlertKind}
@@ -145,7 +145,7 @@ def _kinds(
     return frozenset(known[name] for name in written if name in known) or otherwise
 
 
-def read_secret(values: Mapping[str, Any], name: str, where: str, problems: Problems) -> str:
+def read_secret(values: Mapping[str, Any], name: str, where: str, problems: ConfigProblems) -> str:
     value, path = str(values[name]), str(values[f"{name}_file"])
     if value and path:
         problems.add(f"{where}{name}_file", f"is set, and {name} too.", "Set one of the two.")

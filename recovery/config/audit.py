@@ -8,16 +8,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from recovery.config.alerts import read_secret, url_trouble
-from recovery.config.readers import Problems, read_table
 from recovery.config.schema import AUDIT
-from recovery.domain.ages import SECOND
-from recovery.domain.audit_head_targets import AuditHeadTargets
-from recovery.domain.channels import Webhook
+from recovery.config.validation import ConfigProblems, read_table
+from recovery.domain.alerts.channels import Webhook
+from recovery.domain.audit.head_targets import AuditHeadTargets
+from recovery.domain.time_units import SECOND
 
 _WHERE = "audit."
 
 
-def read_audit(written: Mapping[str, Any], folder: Path, problems: Problems) -> AuditHeadTargets:
+def read_audit(written: Mapping[str, Any], folder: Path, problems: ConfigProblems) -> AuditHeadTargets:
     values = read_table(written, AUDIT, _WHERE, folder, problems)
     url = read_secret(values, "url", _WHERE, problems)
     secret = read_secret(values, "secret", _WHERE, problems)
@@ -34,7 +34,7 @@ def read_audit(written: Mapping[str, Any], folder: Path, problems: Problems) -> 
     )
 
 
-def _file(written: str, folder: Path, problems: Problems) -> str:
+def _file(written: str, folder: Path, problems: ConfigProblems) -> str:
     """Returns the path of the file. It is made when the first head is written; its directory has to exist."""
     if not written:
         return ""
@@ -46,7 +46,7 @@ def _file(written: str, folder: Path, problems: Problems) -> str:
     return str(path)
 
 
-def _syslog(written: str, problems: Problems) -> str:
+def _syslog(written: str, problems: ConfigProblems) -> str:
     try:
         parts = urlsplit(written)
         is_remote = parts.scheme in ("udp", "tcp") and bool(parts.hostname) and parts.port != 0 and not parts.path

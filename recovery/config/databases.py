@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from recovery.domain.jobs import State
+from recovery.domain.jobs import JobState
 
 Value = str | int  # of a state column: a text, an enum's label, or a whole number
 
@@ -49,7 +49,7 @@ class Database:
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class TableColumns:
     """Names of the columns of a job table. "": there is none."""
 
     id: str = "id"
@@ -74,7 +74,7 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True)
-class States:
+class TableStates:
     """Values of the state column. The first of each is the one that is written."""
 
     queued: tuple[Value, ...] = ("queued",)
@@ -82,15 +82,15 @@ class States:
     done: tuple[Value, ...] = ("done",)
     failed: tuple[Value, ...] = ("failed",)
 
-    def of(self, state: State) -> tuple[Value, ...]:
+    def of(self, state: JobState) -> tuple[Value, ...]:
         """Returns the values of a state; () for a state that rows do not have."""
         return _VALUES[state](self) if state in _VALUES else ()
 
-    def named(self, value: object) -> State:
+    def named(self, value: object) -> JobState:
         """Returns the state of a value; UNKNOWN for one that is not configured: such rows are never touched."""
         said = _text(value)
         found = (state for state in _VALUES if any(_text(known) == said for known in self.of(state)))
-        return next(found, State.UNKNOWN)
+        return next(found, JobState.UNKNOWN)
 
 
 def _text(value: object) -> str:
@@ -99,22 +99,22 @@ def _text(value: object) -> str:
 
 
 _VALUES = {
-    State.WAITING: lambda states: states.queued,
-    State.ACTIVE: lambda states: states.running,
-    State.COMPLETED: lambda states: states.done,
-    State.FAILED: lambda states: states.failed,
+    JobState.WAITING: lambda states: states.queued,
+    JobState.ACTIVE: lambda states: states.running,
+    JobState.COMPLETED: lambda states: states.done,
+    JobState.FAILED: lambda states: states.failed,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class JobTable:
     """A job table, as a queue: `name` is its base. Limits are in ms; `age_limit` None: a row may run for any time."""
 
     database: str
     name: str
     table: str  # as the database knows it, perhaps with its schema before a dot
-    columns: Columns = Columns()
-    states: States = States()
+    columns: TableColumns = TableColumns()
+    states: TableStates = TableStates()
     attempts_limit: int = 3  # where no column says it
     lease_grace: int = 5_000
     heartbeat_limit: int = 60_000

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recovery.config.readers import Problems, read_table
+from recovery.config.job_tables import IDENTIFIER
 from recovery.config.schema import CHOICE, HOOK
-from recovery.config.tables import IDENTIFIER
-from recovery.domain.hooks import Choice, Event, Follow, Hook
+from recovery.config.validation import ConfigProblems, read_table
+from recovery.domain.hooks.types import Hook, HookEvent, HookRowUpdate, StageChoice
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _CALL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
@@ -21,7 +21,7 @@ _SET, _EMPTY = "set", "empty"
 
 
 def read_hooks(
-    tables: list[Mapping[str, Any]], databases: Collection[str], folder: Path, problems: Problems
+    tables: list[Mapping[str, Any]], databases: Collection[str], folder: Path, problems: ConfigProblems
 ) -> tuple[Hook, ...]:
     """Reads [[hooks]]; `databases` are the names of those that are configured."""
     found: list[Hook] = []
@@ -43,7 +43,7 @@ class _Source:
     folder: Path
 
 
-def _hook(written: Mapping[str, Any], source: _Source, problems: Problems) -> Hook:
+def _hook(written: Mapping[str, Any], source: _Source, problems: ConfigProblems) -> Hook:
     where = source.where
     values = read_table(written, HOOK, where, source.folder, problems)
     name, call = values["name"], values["call"]
@@ -62,16 +62,16 @@ def _hook(written: Mapping[str, Any], source: _Source, problems: Problems) -> Ho
     return Hook(name, deployment, base, _events(values, where, problems), call, follow)
 
 
-def _events(values: Mapping[str, Any], where: str, problems: Problems) -> frozenset[Event]:
-    known = {event.value for event in Event}
+def _events(values: Mapping[str, Any], where: str, problems: ConfigProblems) -> frozenset[HookEvent]:
+    known = {event.value for event in HookEvent}
     strange = [name for name in values["on"] if name not in known]
     if strange or not values["on"]:
         problem = f"holds {strange[0]!r}." if strange else "is empty."
         problems.add(f"{where}on", problem, 'Write "lost", "recovered", or both.')
-    return frozenset(Event(name) for name in values["on"] if name in known)
+    return frozenset(HookEvent(name) for name in values["on"] if name in known)
 
 
-def _follow(values: Mapping[str, Any], source: _Source, problems: Problems) -> Follow:
+def _follow(values: Mapping[str, Any], source: _Source, problems: ConfigProblems) -> HookRowUpdate:
     where, databases = source.where, source.databases
     for key in _NEEDED:
         if not values[key]:
@@ -101,10 +101,10 @@ def _follow(values: Mapping[str, Any], source: _Source, problems: Problems) -> F
     if not all(path):
         problems.add(f"{where}path", "has an empty part.", 'Write names with dots between them, like "import.id".')
     place = {name: values[name] for name in ("database", "table", "id", "stage", "to", "failed")}
-    return Follow(path=path, active=active, choices=choices, **place)
+    return HookRowUpdate(path=path, active=active, choices=choices, **place)
 
 
-def _choice(table: Mapping[str, Any], where: str, folder: Path, problems: Problems) -> Choice:
+def _choice(table: Mapping[str, Any], where: str, folder: Path, problems: ConfigProblems) -> StageChoice:
     values = read_table(table, CHOICE, where, folder, problems)
     for key in ("column", "to"):
         if not values[key]:
@@ -114,10 +114,10 @@ def _choice(table: Mapping[str, Any], where: str, folder: Path, problems: Proble
     if values["is"] not in ("", _SET, _EMPTY) or bool(values["is"]) == has_value:
         problems.add(f"{where}is", "is not clear.", 'Write is = "set", is = "empty", or equals = "a value".')
     equals = values["equals"] if has_value else None
-    return Choice(values["column"], values["to"], is_set=values["is"] != _EMPTY, equals=equals)
+    return StageChoice(values["column"], values["to"], is_set=values["is"] != _EMPTY, equals=equals)
 
 
-def _check_name(name: str, where: str, problems: Problems, *, parts: int = 1) -> None:
+def _check_name(name: str, where: str, problems: ConfigProblems, *, parts: int = 1) -> None:
     """Checks the name of a table or a column: it holds nothing that could end a quote."""
     found = name.split(".")
     if name and (len(found) > parts or not all(map(IDENTIFIER.fullmatch, found))):

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from recovery.config.readers import Problems, read_table
 from recovery.config.schema import IDEMPOTENCY
-from recovery.domain.ages import DAY
-from recovery.domain.idempotency import Terms
+from recovery.config.validation import ConfigProblems, read_table
+from recovery.domain.idempotency import IdempotencyLimits
+from recovery.domain.time_units import DAY
 
 
-def read_idempotency(written: Mapping[str, Any], folder: Path, problems: Problems) -> Terms:
+def read_idempotency(written: Mapping[str, Any], folder: Path, problems: ConfigProblems) -> IdempotencyLimits:
     values = read_table(written, IDEMPOTENCY, "idempotency.", folder, problems)
-    return Terms(
+    return IdempotencyLimits(
         keep=int(values["keep_days"] * DAY),
         linger=int(values["keep_expired_days"] * DAY),
         keys=int(values["keys"]),

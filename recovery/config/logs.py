@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recovery.config.endpoints import Endpoint, read_endpoint
-from recovery.config.readers import Problems, read_table
+from recovery.config.addresses.http_endpoints import HttpEndpoint, read_endpoint
 from recovery.config.schema import LOGS
+from recovery.config.validation import ConfigProblems, read_table
 
 LOKI = "loki"
 FILES = "files"
@@ -31,7 +31,7 @@ class LogSource:
     name: str
     label: str
     kind: str
-    endpoint: Endpoint | None = None
+    endpoint: HttpEndpoint | None = None
     tenant: str = ""
     match: str = ""
     timeout: float = 5.0
@@ -44,7 +44,7 @@ class LogSource:
 SHIPPED = LogSource("servers", "Servers", STREAM, server_label="server")
 
 
-def read_logs(tables: list[Mapping[str, Any]], folder: Path, problems: Problems) -> tuple[LogSource, ...]:
+def read_logs(tables: list[Mapping[str, Any]], folder: Path, problems: ConfigProblems) -> tuple[LogSource, ...]:
     found = [SHIPPED]
     for number, table in enumerate(tables, 1):
         where = f"logs[{number}]."
@@ -57,7 +57,7 @@ def read_logs(tables: list[Mapping[str, Any]], folder: Path, problems: Problems)
     return tuple(found)
 
 
-def _source(table: Mapping[str, Any], where: str, folder: Path, problems: Problems) -> LogSource:
+def _source(table: Mapping[str, Any], where: str, folder: Path, problems: ConfigProblems) -> LogSource:
     values = read_table(table, LOGS, where, folder, problems)
     name, kind = values["name"], values["kind"]
     if not _NAME.fullmatch(name):
@@ -74,13 +74,13 @@ def _source(table: Mapping[str, Any], where: str, folder: Path, problems: Proble
     return LogSource(**common)
 
 
-def _refuse(table: Mapping[str, Any], keys: tuple[str, ...], kind: str, where: str, problems: Problems) -> None:
+def _refuse(table: Mapping[str, Any], keys: tuple[str, ...], kind: str, where: str, problems: ConfigProblems) -> None:
     for key in keys:
         if key in table:
             problems.add(f"{where}{key}", f"does not apply to {kind}.", "Remove it.")
 
 
-def _loki(values: Mapping[str, Any], where: str, problems: Problems) -> dict[str, Any]:
+def _loki(values: Mapping[str, Any], where: str, problems: ConfigProblems) -> dict[str, Any]:
     endpoint = read_endpoint(values, "url", where, problems)
     if values["match"] and not _MATCHERS.fullmatch(values["match"]):
         problems.add(f"{where}match", "is not a list of matchers.", "Write them as in a query: 'env=\"production\"'.")
@@ -95,7 +95,7 @@ def _loki(values: Mapping[str, Any], where: str, problems: Problems) -> dict[str
     return {"endpoint": endpoint, **kept}
 
 
-def _files(values: Mapping[str, Any], where: str, problems: Problems) -> dict[str, Any]:
+def _files(values: Mapping[str, Any], where: str, problems: ConfigProblems) -> dict[str, Any]:
     roots = tuple(values["roots"])
     if not roots:
         problems.add(f"{where}roots", "is missing.", 'Write the folders that may be read: ["/var/log/app"].')

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recovery.config.readers import Problems, read_table
 from recovery.config.schema import METRICS
+from recovery.config.validation import ConfigProblems, read_table
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
+class MetricsConfig:
     """Settings of the metrics endpoint. `queues`: how many of them have lines of their own at most."""
 
     open_on_loopback: bool = False
     queues: int = 2_000
 
 
-def read_metrics(written: Mapping[str, Any], folder: Path, problems: Problems) -> Metrics:
+def read_metrics(written: Mapping[str, Any], folder: Path, problems: ConfigProblems) -> MetricsConfig:
     values = read_table(written, METRICS, "metrics.", folder, problems)
-    return Metrics(values["open_on_loopback"], int(values["queues"]))
+    return MetricsConfig(values["open_on_loopback"], int(values["queues"]))

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from recovery.config.database_urls import BadDatabaseUrl, parse
+from recovery.config.addresses.database_urls import BadDatabaseUrl, parse
 from recovery.config.databases import Database, Engine
-from recovery.config.readers import Problems, read_table, secret_file
+from recovery.config.job_tables import IDENTIFIER
 from recovery.config.schema import N8N, N8N_COPIES, N8N_RESCUE
-from recovery.config.tables import IDENTIFIER
-from recovery.domain.ages import DAY
-from recovery.domain.n8n.losses import CopyLimits
-from recovery.domain.refs import QueueRef
+from recovery.config.validation import ConfigProblems, read_table, secret_file
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.n8n.lost_executions import CopyLimits
+from recovery.domain.time_units import DAY
 
 NAME = "n8n"
 BASE = "bull:jobs"
@@ -36,7 +36,7 @@ _ONLY_POSTGRESQL = (
 
 
 @dataclass(frozen=True, slots=True)
-class N8n:
+class N8nInstallation:
     """One installation of n8n. `database` names a [[databases]]; "": nothing is known of its executions."""
 
     name: str
@@ -67,7 +67,7 @@ class N8n:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class N8nReferences:
     """Names that an installation may refer to: deployments with queues in Redis, and databases by their name."""
 
     deployments: tuple[str, ...]
@@ -75,7 +75,7 @@ class Surroundings:
     folder: Path
 
 
-def database_of(url: str, folder: Path, problems: Problems) -> tuple[Database, ...]:
+def database_of(url: str, folder: Path, problems: ConfigProblems) -> tuple[Database, ...]:
     """Returns the read-only database of UNSTALL_N8N_DATABASE_URL; () when it is not set, or wrong."""
     if not url:
         return ()
@@ -90,7 +90,9 @@ def database_of(url: str, folder: Path, problems: Problems) -> tuple[Database, .
     return (Database(name=DATABASE, label="n8n's database", url=url, read_only=True, **place),)
 
 
-def read_n8n(tables: list[Mapping[str, Any]], around: Surroundings, problems: Problems) -> tuple[N8n, ...]:
+def read_n8n(
+    tables: list[Mapping[str, Any]], around: N8nReferences, problems: ConfigProblems
+) -> tuple[N8nInstallation, ...]:
     written = _with_variable(tables, around, problems)
     found = [_installation(table, f"n8n[{number}].", around, problems) for number, table in enumerate(written, 1)]
     _refuse_twice([one.name for one in found], "name", problems)
@@ -99,7 +101,7 @@ def read_n8n(tables: list[Mapping[str, Any]], around: Surroundings, problems: Pr
 
 
 def _with_variable(
-    tables: list[Mapping[str, Any]], around: Surroundings, problems: Problems
+    tables: list[Mapping[str, Any]], around: N8nReferences, problems: ConfigProblems
 ) -> list[Mapping[str, Any]]:
     """Gives the one installation the database of the environment variable, or adds an installation for it."""
     if DATABASE not in around.databases:
@@ -114,14 +116,16 @@ def _with_variable(
     return tables
 
 
-def _installation(written: Mapping[str, Any], where: str, around: Surroundings, problems: Problems) -> N8n:
+def _installation(
+    written: Mapping[str, Any], where: str, around: N8nReferences, problems: ConfigProblems
+) -> N8nInstallation:
     values = read_table(written, N8N, where, around.folder, problems)
     if not _NAME.fullmatch(values["name"]):
         problems.add(f"{where}name", f"is {values['name']!r}.", "Write up to 40 of a–z, 0–9, - and _.")
     editor, api = (_address(values[key], f"{where}{key}", problems) for key in ("editor", "api"))
     _check_database(values["database"], where, around, problems)
     _check_table_names(values, where, problems)
-    return N8n(
+    return N8nInstallation(
         name=values["name"],
         queue=_queue(values["queue"], where, around, problems),
         database=values["database"],
@@ -140,13 +144,13 @@ def _installation(written: Mapping[str, Any], where: str, around: Surroundings, 
     )
 
 
-def _redis_prefix(written: str, where: str, problems: Problems) -> str:
+def _redis_prefix(written: str, where: str, problems: ConfigProblems) -> str:
     if not written or len(written) > _PREFIX_LENGTH or not written.isprintable():
         problems.add(f"{where}redis_prefix", "is not a prefix of keys.", "Write it as in N8N_REDIS_KEY_PREFIX.")
     return written
 
 
-def _copies(written: Mapping[str, Any], where: str, around: Surroundings, problems: Problems) -> CopyLimits:
+def _copies(written: Mapping[str, Any], where: str, around: N8nReferences, problems: ConfigProblems) -> CopyLimits:
     values = read_table(written, N8N_COPIES, where, around.folder, problems)
     return CopyLimits(
         is_on=values["keep"],
@@ -158,7 +162,7 @@ def _copies(written: Mapping[str, Any], where: str, around: Surroundings, proble
 
 
 def _idempotent(
-    tables: Sequence[Mapping[str, Any]], where: str, around: Surroundings, problems: Problems
+    tables: Sequence[Mapping[str, Any]], where: str, around: N8nReferences, problems: ConfigProblems
 ) -> Mapping[str, str]:
     """Returns by workflow why running its steps twice does no harm."""
     found: dict[str, str] = {}
@@ -176,7 +180,7 @@ def _idempotent(
     return found
 
 
-def _queue(written: str, where: str, around: Surroundings, problems: Problems) -> QueueRef:
+def _queue(written: str, where: str, around: N8nReferences, problems: ConfigProblems) -> QueueRef:
     """Parses a queue; a base alone is that of the only deployment."""
     ref = QueueRef.parse(written or BASE, default="")
     known = ", ".join(around.deployments) or "none"
@@ -192,7 +196,7 @@ def _queue(written: str, where: str, around: Surroundings, problems: Problems) -
     return QueueRef(ref.deployment or next(iter(around.deployments), "main"), ref.base)
 
 
-def _check_database(name: str, where: str, around: Surroundings, problems: Problems) -> None:
+def _check_database(name: str, where: str, around: N8nReferences, problems: ConfigProblems) -> None:
     if not name:
         return
     database = around.databases.get(name)
@@ -203,14 +207,14 @@ def _check_database(name: str, where: str, around: Surroundings, problems: Probl
         problems.add(f"{where}database", f"is {name!r}, {_KINDS[database.engine]}.", _ONLY_POSTGRESQL)
 
 
-def _check_table_names(values: Mapping[str, Any], where: str, problems: Problems) -> None:
+def _check_table_names(values: Mapping[str, Any], where: str, problems: ConfigProblems) -> None:
     if not IDENTIFIER.fullmatch(values["schema"]):
         problems.add(f"{where}schema", "is not a schema name.", "Write it as in DB_POSTGRESDB_SCHEMA, without quotes.")
     if values["table_prefix"] and not IDENTIFIER.fullmatch(values["table_prefix"]):
         problems.add(f"{where}table_prefix", "is not a valid table prefix.", "Write it as in DB_TABLE_PREFIX.")
 
 
-def _address(written: str, where: str, problems: Problems) -> str:
+def _address(written: str, where: str, problems: ConfigProblems) -> str:
     """Returns the address of pages or of an API, without a slash at its end; "" after a problem."""
     if written and not _is_address(written):
         problems.add(
@@ -229,7 +233,7 @@ def _is_address(written: str) -> bool:
         return False
 
 
-def _api_key(values: Mapping[str, Any], where: str, problems: Problems) -> str:
+def _api_key(values: Mapping[str, Any], where: str, problems: ConfigProblems) -> str:
     key, path = str(values["api_key"]), str(values["api_key_file"])
     if key and path:
         problems.add(f"{where}api_key_file", "is set, and api_key too.", "Set one of the two.")
@@ -241,6 +245,6 @@ def _api_key(values: Mapping[str, Any], where: str, problems: Problems) -> str:
     return key
 
 
-def _refuse_twice(names: list[str], key: str, problems: Problems) -> None:
+def _refuse_twice(names: list[str], key: str, problems: ConfigProblems) -> None:
     for name in sorted({name for name in names if names.count(name) > 1}):
         problems.add("n8n", f"has the {key} {name!r} twice.", "Give each a unique one.")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recovery.config.endpoints import Endpoint, read_endpoint
-from recovery.config.readers import Problems, read_table
+from recovery.config.addresses.http_endpoints import HttpEndpoint, read_endpoint
 from recovery.config.schema import NODE, PROMETHEUS
+from recovery.config.validation import ConfigProblems, read_table
 
 LIMIT = 200  # nodes that are asked one by one, every five seconds; for more a Prometheus is the better source
 _OF_EXPORTERS = ("disk", "token_file", "username", "password_file", "tls_ca")
@@ -21,27 +21,27 @@ _MATCHERS = re.compile(f"{_MATCHER}(?:,{_MATCHER})*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeConfig:
     """One server. Either its own exporter is read, or it is `instance` in Prometheus. `disk`: where it is mounted."""
 
     id: str
-    exporter: Endpoint | None = None
+    exporter: HttpEndpoint | None = None
     instance: str = ""
     disk: str = "/"
 
 
 @dataclass(frozen=True, slots=True)
-class Prometheus:
+class PrometheusConfig:
     """Metrics of servers in a Prometheus. `label` tells servers apart, `match` narrows down which series are theirs."""
 
-    endpoint: Endpoint
+    endpoint: HttpEndpoint
     label: str = "instance"
     match: str = ""
     disk: str = "/"
 
 
-def read_nodes(tables: list[Mapping[str, Any]], folder: Path, problems: Problems) -> tuple[Node, ...]:
-    found: list[Node] = []
+def read_nodes(tables: list[Mapping[str, Any]], folder: Path, problems: ConfigProblems) -> tuple[NodeConfig, ...]:
+    found: list[NodeConfig] = []
     for number, table in enumerate(tables, 1):
         where = f"nodes[{number}]."
         node = _node(table, where, folder, problems)
@@ -56,8 +56,8 @@ def read_nodes(tables: list[Mapping[str, Any]], folder: Path, problems: Problems
 
 
 def read_prometheus(
-    written: Mapping[str, Any] | str, nodes: tuple[Node, ...], folder: Path, problems: Problems
-) -> Prometheus | None:
+    written: Mapping[str, Any] | str, nodes: tuple[NodeConfig, ...], folder: Path, problems: ConfigProblems
+) -> PrometheusConfig | None:
     """Reads [prometheus]; `written` is a text where there is no such table."""
     if isinstance(written, str):
         for number, node in enumerate(nodes, 1):
@@ -73,10 +73,10 @@ def read_prometheus(
     if values["match"] and not _MATCHERS.fullmatch(values["match"]):
         problems.add("prometheus.match", "is not a list of matchers.", "Write them as in a query: 'job=\"node\"'.")
     _check_disk(values["disk"], "prometheus.", problems)
-    return Prometheus(endpoint, values["label"], values["match"], values["disk"]) if endpoint else None
+    return PrometheusConfig(endpoint, values["label"], values["match"], values["disk"]) if endpoint else None
 
 
-def _node(table: Mapping[str, Any], where: str, folder: Path, problems: Problems) -> Node:
+def _node(table: Mapping[str, Any], where: str, folder: Path, problems: ConfigProblems) -> NodeConfig:
     values = read_table(table, NODE, where, folder, problems)
     id, instance = values["id"], values["instance"]
     if not ID.fullmatch(id):
@@ -92,9 +92,9 @@ def _node(table: Mapping[str, Any], where: str, folder: Path, problems: Problems
             problems.add(f"{where}{key}", "is set, but there is no exporter.", "Write it in [prometheus], or exporter.")
     _check_disk(values["disk"], where, problems)
     exporter = read_endpoint(values, "exporter", where, problems, query=True) if values["exporter"] else None
-    return Node(id, exporter, instance, values["disk"])
+    return NodeConfig(id, exporter, instance, values["disk"])
 
 
-def _check_disk(disk: str, where: str, problems: Problems) -> None:
+def _check_disk(disk: str, where: str, problems: ConfigProblems) -> None:
     if not disk.startswith("/") or not disk.isprintable():
         problems.add(f"{where}disk", f"is {disk!r}.", 'Write the mount point of the disk, like "/" or "/data".')

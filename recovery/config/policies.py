@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from recovery.config.readers import Problems
 from recovery.config.schema import POLICIES
-from recovery.domain import policy_text
-from recovery.domain.policies import Layer, Origin, Source
+from recovery.config.validation import ConfigProblems
+from recovery.domain.policies import parser
+from recovery.domain.policies.policy_layers import LayerValues, PolicySource, PolicyValueOrigin
 
 _PLACE = frozenset(key.name for key in POLICIES)
 
 
-def read_policies(common: Mapping[str, Any], tables: list[Mapping[str, Any]], problems: Problems) -> tuple[Layer, ...]:
-    found = [_layer(Origin(Source.FILE), common, "policy.", problems)] if common else []
+def read_policies(
+    common: Mapping[str, Any], tables: list[Mapping[str, Any]], problems: ConfigProblems
+) -> tuple[LayerValues, ...]:
+    found = [_layer(PolicyValueOrigin(PolicySource.FILE), common, "policy.", problems)] if common else []
     places: set[tuple[str, str]] = set()
     for number, table in enumerate(tables, 1):
         where = f"policies[{number}]."
@@ -28,17 +30,17 @@ def read_policies(common: Mapping[str, Any], tables: list[Mapping[str, Any]], pr
         if origin:
             places.add((origin.deployment, origin.base))
         said = {name: value for name, value in table.items() if name not in _PLACE}
-        found.append(_layer(origin or Origin(Source.FILE), said, where, problems))
+        found.append(_layer(origin or PolicyValueOrigin(PolicySource.FILE), said, where, problems))
     return tuple(found)
 
 
-def _layer(origin: Origin, written: Mapping[str, Any], where: str, problems: Problems) -> Layer:
-    values, wrong = policy_text.read(written, where)
+def _layer(origin: PolicyValueOrigin, written: Mapping[str, Any], where: str, problems: ConfigProblems) -> LayerValues:
+    values, wrong = parser.read_policy(written, where)
     problems.found.extend(wrong)
-    return Layer(origin, values)
+    return LayerValues(origin, values)
 
 
-def _origin(table: Mapping[str, Any], where: str, problems: Problems) -> Origin | None:
+def _origin(table: Mapping[str, Any], where: str, problems: ConfigProblems) -> PolicyValueOrigin | None:
     """Returns where the policy counts; None after a problem."""
     named = dict(_names(table, where, problems))
     if len(named) != len(_PLACE & table.keys()):
@@ -48,15 +50,19 @@ def _origin(table: Mapping[str, Any], where: str, problems: Problems) -> Origin 
         problems.add(f"{where}deployment", trouble, "Write one of the two; [policy] is for all queues.")
         return None
     if "deployment" in named:
-        return Origin(Source.FILE, named["deployment"])
+        return PolicyValueOrigin(PolicySource.FILE, named["deployment"])
     deployment, slash, base = named["queue"].partition("/")
     if slash and not (deployment and base):
         problems.add(f"{where}queue", "is incomplete.", 'Write DEPLOYMENT/BASE or BASE, like "shop/bull:mail".')
         return None
-    return Origin(Source.FILE, deployment, base) if slash else Origin(Source.FILE, base=deployment)
+    return (
+        PolicyValueOrigin(PolicySource.FILE, deployment, base)
+        if slash
+        else PolicyValueOrigin(PolicySource.FILE, base=deployment)
+    )
 
 
-def _names(table: Mapping[str, Any], where: str, problems: Problems) -> Iterator[tuple[str, str]]:
+def _names(table: Mapping[str, Any], where: str, problems: ConfigProblems) -> Iterator[tuple[str, str]]:
     for key in POLICIES:
         if key.name not in table:
             continue

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from recovery.config.readers import Problems, read_table
 from recovery.config.schema import REDACTION, SHOWN_VALUES
-from recovery.domain.payload_shape import ShownValues
-from recovery.domain.redaction_patterns import BadPattern, RedactionPatterns, compile_pattern
+from recovery.config.validation import ConfigProblems, read_table
+from recovery.domain.redaction.operator_patterns import BadPattern, RedactionPatterns, compile_pattern
+from recovery.domain.redaction.payload_shape import ShownValues
 
 PATTERNS_LIMIT = 50  # each is looked for in every line
 PATHS_LIMIT = 200
@@ -18,20 +18,20 @@ PARTS = ("data", "options", "result", "progress")
 
 
 @dataclass(frozen=True, slots=True)
-class Redaction:
+class RedactionConfig:
     rules: RedactionPatterns = field(default_factory=RedactionPatterns)
     show: tuple[ShownValues, ...] = ()
 
 
-def read_redaction(written: Mapping[str, Any], folder: Path, problems: Problems) -> Redaction:
+def read_redaction(written: Mapping[str, Any], folder: Path, problems: ConfigProblems) -> RedactionConfig:
     values = read_table(written, REDACTION, "redaction.", folder, problems)
     hide, keep = (_patterns(values[key], f"redaction.{key}", problems) for key in ("hide", "keep"))
     tables = values["show"] or []
     show = [_shown(table, f"redaction.show[{number}].", folder, problems) for number, table in enumerate(tables, 1)]
-    return Redaction(RedactionPatterns(hide, keep), tuple(show))
+    return RedactionConfig(RedactionPatterns(hide, keep), tuple(show))
 
 
-def _patterns(written: tuple[str, ...], where: str, problems: Problems) -> tuple[Any, ...]:
+def _patterns(written: tuple[str, ...], where: str, problems: ConfigProblems) -> tuple[Any, ...]:
     if len(written) > PATTERNS_LIMIT:
         problems.add(
             where, f"has {len(written)} patterns.", f"Write at most {PATTERNS_LIMIT}; one may hold several: a|b."
@@ -46,7 +46,7 @@ def _patterns(written: tuple[str, ...], where: str, problems: Problems) -> tuple
     return tuple(found)
 
 
-def _shown(table: Mapping[str, Any], where: str, folder: Path, problems: Problems) -> ShownValues:
+def _shown(table: Mapping[str, Any], where: str, folder: Path, problems: ConfigProblems) -> ShownValues:
     values = read_table(table, SHOWN_VALUES, where, folder, problems)
     paths = tuple(tuple(path.split(".")) for path in values["paths"])
     if not 0 < len(paths) <= PATHS_LIMIT:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class SettingKind(StrEnum):
     """Type of a setting's value, in the words of the error message."""
 
     TEXT = "a string in quotes"
@@ -20,11 +20,11 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ConfigKey:
     """One key of the TOML file. `low` and `high` bound numbers."""
 
     name: str
-    kind: Kind = Kind.TEXT
+    kind: SettingKind = SettingKind.TEXT
     default: str | float | bool | tuple[str, ...] = ""
     low: float = 0.0
     high: float = 0.0
@@ -32,260 +32,279 @@ class Key:
 
 # A store that needs longer than ten seconds for a read is down for all that an operator cares;
 # below 50 ms a garbage collection on either side would look like an outage.
-_TIMEOUT = Key("timeout", Kind.NUMBER, 0.5, low=0.05, high=10.0)
+_TIMEOUT = ConfigKey("timeout", SettingKind.NUMBER, 0.5, low=0.05, high=10.0)
 
 _STORE = (
-    Key("url"),
-    Key("url_file", Kind.FILE),
-    Key("username"),
-    Key("password"),
-    Key("password_file", Kind.FILE),
+    ConfigKey("url"),
+    ConfigKey("url_file", SettingKind.FILE),
+    ConfigKey("username"),
+    ConfigKey("password"),
+    ConfigKey("password_file", SettingKind.FILE),
     _TIMEOUT,
-    Key("tls_ca", Kind.FILE),
-    Key("tls_certificate", Kind.FILE),
-    Key("tls_key", Kind.FILE),
-    Key("tls_verify", Kind.FLAG, default=True),
+    ConfigKey("tls_ca", SettingKind.FILE),
+    ConfigKey("tls_certificate", SettingKind.FILE),
+    ConfigKey("tls_key", SettingKind.FILE),
+    ConfigKey("tls_verify", SettingKind.FLAG, default=True),
 )
 
 DEPLOYMENT = (
-    Key("name"),
-    Key("label"),
+    ConfigKey("name"),
+    ConfigKey("label"),
     *_STORE,
-    Key("sentinel_username"),
-    Key("sentinel_password"),
-    Key("sentinel_password_file", Kind.FILE),
-    Key("queues", Kind.NAMES, ()),
-    Key("prefixes", Kind.NAMES, ()),
-    Key("read_only", Kind.FLAG, default=False),
+    ConfigKey("sentinel_username"),
+    ConfigKey("sentinel_password"),
+    ConfigKey("sentinel_password_file", SettingKind.FILE),
+    ConfigKey("queues", SettingKind.NAMES, ()),
+    ConfigKey("prefixes", SettingKind.NAMES, ()),
+    ConfigKey("read_only", SettingKind.FLAG, default=False),
 )
 STATE = _STORE
 INTERVALS = (
     # Faster than twice a second is not readable; slower than a minute it is no live view any more.
-    Key("collect", Kind.NUMBER, 2.0, low=0.5, high=60.0),
-    Key("discover", Kind.NUMBER, 60.0, low=5.0, high=3600.0),
+    ConfigKey("collect", SettingKind.NUMBER, 2.0, low=0.5, high=60.0),
+    ConfigKey("discover", SettingKind.NUMBER, 60.0, low=5.0, high=3600.0),
     # An orphan is to be seen within seconds; a look costs a command an active job.
-    Key("orphans", Kind.NUMBER, 5.0, low=1.0, high=300.0),
+    ConfigKey("orphans", SettingKind.NUMBER, 5.0, low=1.0, high=300.0),
     # Each look reads all executions that n8n has not ended; it waits for most of what is wrong by itself for longer.
-    Key("n8n", Kind.NUMBER, 30.0, low=5.0, high=3600.0),
+    ConfigKey("n8n", SettingKind.NUMBER, 30.0, low=5.0, high=3600.0),
     # These look deep, or act on many: oftener than every few seconds they would meet what they just did themselves.
-    Key("stale_check", Kind.NUMBER, 900.0, low=5.0, high=86_400.0),
-    Key("auto_retry", Kind.NUMBER, 1800.0, low=5.0, high=86_400.0),
-    Key("startup_sweep", Kind.NUMBER, 60.0, low=5.0, high=86_400.0),
-    Key("prune", Kind.NUMBER, 3600.0, low=60.0, high=86_400.0),
+    ConfigKey("stale_check", SettingKind.NUMBER, 900.0, low=5.0, high=86_400.0),
+    ConfigKey("auto_retry", SettingKind.NUMBER, 1800.0, low=5.0, high=86_400.0),
+    ConfigKey("startup_sweep", SettingKind.NUMBER, 60.0, low=5.0, high=86_400.0),
+    ConfigKey("prune", SettingKind.NUMBER, 3600.0, low=60.0, high=86_400.0),
 )
 # Half a second is less than any stalled check's interval; a limit of more than a week is none.
-_STALLED = Key("stalled_interval", Kind.NUMBER, 30.0, low=0.5, high=3600.0)
-_OVERDUE = Key("overdue_after", Kind.NUMBER, 0.0, low=0.0, high=604_800.0)
+_STALLED = ConfigKey("stalled_interval", SettingKind.NUMBER, 30.0, low=0.5, high=3600.0)
+_OVERDUE = ConfigKey("overdue_after", SettingKind.NUMBER, 0.0, low=0.0, high=604_800.0)
 # Longer than anything that a library itself would wait; a day is no check any more.
-_STALE = Key("stale_after", Kind.NUMBER, 900.0, low=1.0, high=86_400.0)
+_STALE = ConfigKey("stale_after", SettingKind.NUMBER, 900.0, low=1.0, high=86_400.0)
 THRESHOLDS = (_STALLED, _OVERDUE, _STALE)
 # Here 0 means: as in [thresholds].
 QUEUE = (
-    Key("name"),
-    Key("stalled_interval", Kind.NUMBER, 0.0, low=0.0, high=_STALLED.high),
+    ConfigKey("name"),
+    ConfigKey("stalled_interval", SettingKind.NUMBER, 0.0, low=0.0, high=_STALLED.high),
     _OVERDUE,
-    Key("schema", Kind.FILE),
+    ConfigKey("schema", SettingKind.FILE),
 )
 HOOK = (
-    Key("name"),
-    Key("queue"),
-    Key("on", Kind.NAMES, ("recovered",)),
-    Key("call"),
-    Key("database"),
-    Key("table"),
-    Key("id"),
-    Key("path"),
-    Key("stage"),
-    Key("from", Kind.NAMES, ()),
-    Key("to"),
-    Key("failed"),
-    Key("choose", Kind.TABLES),
+    ConfigKey("name"),
+    ConfigKey("queue"),
+    ConfigKey("on", SettingKind.NAMES, ("recovered",)),
+    ConfigKey("call"),
+    ConfigKey("database"),
+    ConfigKey("table"),
+    ConfigKey("id"),
+    ConfigKey("path"),
+    ConfigKey("stage"),
+    ConfigKey("from", SettingKind.NAMES, ()),
+    ConfigKey("to"),
+    ConfigKey("failed"),
+    ConfigKey("choose", SettingKind.TABLES),
 )
 DATABASE = (
-    Key("name"),
-    Key("label"),
-    Key("url"),
-    Key("url_file", Kind.FILE),
+    ConfigKey("name"),
+    ConfigKey("label"),
+    ConfigKey("url"),
+    ConfigKey("url_file", SettingKind.FILE),
     # A statement that takes longer is ended: a page waits for it, and the application's own work beside it.
-    Key("timeout", Kind.NUMBER, 2.0, low=0.1, high=60.0),
-    Key("read_only", Kind.FLAG, default=False),
+    ConfigKey("timeout", SettingKind.NUMBER, 2.0, low=0.1, high=60.0),
+    ConfigKey("read_only", SettingKind.FLAG, default=False),
 )
 _WEEK = 604_800.0
 TABLE = (
-    Key("database"),
-    Key("table"),
-    Key("name"),
-    Key("id", default="id"),
-    Key("state", default="state"),
-    Key("queued", Kind.VALUES, ("queued",)),
-    Key("running", Kind.VALUES, ("running",)),
-    Key("done", Kind.VALUES, ("done",)),
-    Key("failed", Kind.VALUES, ("failed",)),
-    Key("name_column"),
-    Key("attempts"),
-    Key("max_attempts"),
+    ConfigKey("database"),
+    ConfigKey("table"),
+    ConfigKey("name"),
+    ConfigKey("id", default="id"),
+    ConfigKey("state", default="state"),
+    ConfigKey("queued", SettingKind.VALUES, ("queued",)),
+    ConfigKey("running", SettingKind.VALUES, ("running",)),
+    ConfigKey("done", SettingKind.VALUES, ("done",)),
+    ConfigKey("failed", SettingKind.VALUES, ("failed",)),
+    ConfigKey("name_column"),
+    ConfigKey("attempts"),
+    ConfigKey("max_attempts"),
     # A row that crashes its workers is given to no more than so many.
-    Key("attempts_limit", Kind.NUMBER, 3.0, low=1.0, high=1000.0),
-    Key("last_error"),
-    Key("queued_at"),
-    Key("started_at"),
-    Key("finished_at"),
-    Key("lease_until"),
+    ConfigKey("attempts_limit", SettingKind.NUMBER, 3.0, low=1.0, high=1000.0),
+    ConfigKey("last_error"),
+    ConfigKey("queued_at"),
+    ConfigKey("started_at"),
+    ConfigKey("finished_at"),
+    ConfigKey("lease_until"),
     # Clocks differ, and a renewal may be on its way.
-    Key("lease_grace", Kind.NUMBER, 5.0, low=0.0, high=3600.0),
-    Key("heartbeat"),
-    Key("heartbeat_limit", Kind.NUMBER, 60.0, low=1.0, high=_WEEK),
-    Key("age_limit", Kind.NUMBER, 0.0, low=0.0, high=_WEEK),
-    Key("owner"),
-    Key("data"),
-    Key("timezone", default="UTC"),
+    ConfigKey("lease_grace", SettingKind.NUMBER, 5.0, low=0.0, high=3600.0),
+    ConfigKey("heartbeat"),
+    ConfigKey("heartbeat_limit", SettingKind.NUMBER, 60.0, low=1.0, high=_WEEK),
+    ConfigKey("age_limit", SettingKind.NUMBER, 0.0, low=0.0, high=_WEEK),
+    ConfigKey("owner"),
+    ConfigKey("data"),
+    ConfigKey("timezone", default="UTC"),
 )
-CHOICE = (Key("column"), Key("is"), Key("equals"), Key("to"))
+CHOICE = (ConfigKey("column"), ConfigKey("is"), ConfigKey("equals"), ConfigKey("to"))
 N8N = (
-    Key("name", default="n8n"),
-    Key("queue"),
-    Key("database"),
-    Key("schema", default="public"),
-    Key("table_prefix"),
-    Key("editor"),
-    Key("api"),
-    Key("api_key"),
-    Key("api_key_file", Kind.FILE),
-    Key("tls_ca", Kind.FILE),
-    Key("redis_prefix", default="n8n"),
-    Key("copies", Kind.TABLE),
-    Key("rescue", Kind.TABLES),
+    ConfigKey("name", default="n8n"),
+    ConfigKey("queue"),
+    ConfigKey("database"),
+    ConfigKey("schema", default="public"),
+    ConfigKey("table_prefix"),
+    ConfigKey("editor"),
+    ConfigKey("api"),
+    ConfigKey("api_key"),
+    ConfigKey("api_key_file", SettingKind.FILE),
+    ConfigKey("tls_ca", SettingKind.FILE),
+    ConfigKey("redis_prefix", default="n8n"),
+    ConfigKey("copies", SettingKind.TABLE),
+    ConfigKey("rescue", SettingKind.TABLES),
 )
 N8N_COPIES = (
-    Key("keep", Kind.FLAG, default=True),
+    ConfigKey("keep", SettingKind.FLAG, default=True),
     # A worker holds an execution in memory many times over: one of more than 64 MB is not handed to it as JSON.
-    Key("megabytes_each", Kind.NUMBER, 4.0, low=0.1, high=64.0),
-    Key("megabytes", Kind.NUMBER, 256.0, low=1.0, high=16_384.0),
-    Key("executions", Kind.NUMBER, 1000.0, low=1.0, high=20_000.0),
+    ConfigKey("megabytes_each", SettingKind.NUMBER, 4.0, low=0.1, high=64.0),
+    ConfigKey("megabytes", SettingKind.NUMBER, 256.0, low=1.0, high=16_384.0),
+    ConfigKey("executions", SettingKind.NUMBER, 1000.0, low=1.0, high=20_000.0),
     # Longer than n8n keeps executions itself (EXECUTIONS_DATA_MAX_AGE, 14 days) there is nothing to restore them to.
-    Key("days", Kind.NUMBER, 7.0, low=0.1, high=30.0),
+    ConfigKey("days", SettingKind.NUMBER, 7.0, low=0.1, high=30.0),
 )
-N8N_RESCUE = (Key("workflow"), Key("idempotent"), Key("automatic", Kind.FLAG, default=False))
-_ENDPOINT = (Key("token_file", Kind.FILE), Key("username"), Key("password_file", Kind.FILE), Key("tls_ca", Kind.FILE))
-NODE = (Key("id"), Key("exporter"), Key("instance"), Key("disk", default="/"), *_ENDPOINT)
-PROMETHEUS = (Key("url"), Key("label", default="instance"), Key("match"), Key("disk", default="/"), *_ENDPOINT)
-LOGS = (
-    Key("name"),
-    Key("label"),
-    Key("kind"),
-    # loki
-    Key("url"),
+N8N_RESCUE = (ConfigKey("workflow"), ConfigKey("idempotent"), ConfigKey("automatic", SettingKind.FLAG, default=False))
+_ENDPOINT = (
+    ConfigKey("token_file", SettingKind.FILE),
+    ConfigKey("username"),
+    ConfigKey("password_file", SettingKind.FILE),
+    ConfigKey("tls_ca", SettingKind.FILE),
+)
+NODE = (ConfigKey("id"), ConfigKey("exporter"), ConfigKey("instance"), ConfigKey("disk", default="/"), *_ENDPOINT)
+PROMETHEUS = (
+    ConfigKey("url"),
+    ConfigKey("label", default="instance"),
+    ConfigKey("match"),
+    ConfigKey("disk", default="/"),
     *_ENDPOINT,
-    Key("tenant"),
-    Key("match"),
+)
+LOGS = (
+    ConfigKey("name"),
+    ConfigKey("label"),
+    ConfigKey("kind"),
+    # loki
+    ConfigKey("url"),
+    *_ENDPOINT,
+    ConfigKey("tenant"),
+    ConfigKey("match"),
     # Behind a slow object store a search takes seconds; after half a minute a reader has given up.
-    Key("timeout", Kind.NUMBER, 5.0, low=0.5, high=30.0),
-    Key("server_label"),
+    ConfigKey("timeout", SettingKind.NUMBER, 5.0, low=0.5, high=30.0),
+    ConfigKey("server_label"),
     # files
-    Key("roots", Kind.NAMES, ()),
-    Key("patterns", Kind.NAMES, ("*.log",)),
-    Key("server"),
+    ConfigKey("roots", SettingKind.NAMES, ()),
+    ConfigKey("patterns", SettingKind.NAMES, ("*.log",)),
+    ConfigKey("server"),
 )
 # Nothing is sent sooner than a scanner run; a problem that can wait for a week needs no alert.
 ALERTS = (
-    Key("kinds", Kind.NAMES, ()),
-    Key("after", Kind.NUMBER, 30.0, low=0.0, high=86_400.0),
-    Key("gate_after", Kind.NUMBER, 600.0, low=0.0, high=86_400.0),
-    Key("calm", Kind.NUMBER, 60.0, low=0.0, high=3600.0),
-    Key("again", Kind.NUMBER, 14_400.0, low=0.0, high=_WEEK),
-    Key("most", Kind.NUMBER, 10.0, low=1.0, high=1000.0),
-    Key("webhooks", Kind.TABLES),
-    Key("email", Kind.TABLE),
+    ConfigKey("kinds", SettingKind.NAMES, ()),
+    ConfigKey("after", SettingKind.NUMBER, 30.0, low=0.0, high=86_400.0),
+    ConfigKey("gate_after", SettingKind.NUMBER, 600.0, low=0.0, high=86_400.0),
+    ConfigKey("calm", SettingKind.NUMBER, 60.0, low=0.0, high=3600.0),
+    ConfigKey("again", SettingKind.NUMBER, 14_400.0, low=0.0, high=_WEEK),
+    ConfigKey("most", SettingKind.NUMBER, 10.0, low=1.0, high=1000.0),
+    ConfigKey("webhooks", SettingKind.TABLES),
+    ConfigKey("email", SettingKind.TABLE),
 )
 WEBHOOK = (
-    Key("name"),
-    Key("url"),
-    Key("url_file", Kind.FILE),
-    Key("format", default="json"),
-    Key("secret"),
-    Key("secret_file", Kind.FILE),
-    Key("header", default="X-Unstall-Signature"),
-    Key("tls_ca", Kind.FILE),
-    Key("kinds", Kind.NAMES, ()),
+    ConfigKey("name"),
+    ConfigKey("url"),
+    ConfigKey("url_file", SettingKind.FILE),
+    ConfigKey("format", default="json"),
+    ConfigKey("secret"),
+    ConfigKey("secret_file", SettingKind.FILE),
+    ConfigKey("header", default="X-Unstall-Signature"),
+    ConfigKey("tls_ca", SettingKind.FILE),
+    ConfigKey("kinds", SettingKind.NAMES, ()),
 )
 EMAIL = (
-    Key("host"),
-    Key("port", Kind.NUMBER, 0.0, low=0.0, high=65_535.0),
-    Key("encryption", default="starttls"),
-    Key("username"),
-    Key("password"),
-    Key("password_file", Kind.FILE),
-    Key("from"),
-    Key("to", Kind.NAMES, ()),
-    Key("tls_ca", Kind.FILE),
-    Key("kinds", Kind.NAMES, ()),
+    ConfigKey("host"),
+    ConfigKey("port", SettingKind.NUMBER, 0.0, low=0.0, high=65_535.0),
+    ConfigKey("encryption", default="starttls"),
+    ConfigKey("username"),
+    ConfigKey("password"),
+    ConfigKey("password_file", SettingKind.FILE),
+    ConfigKey("from"),
+    ConfigKey("to", SettingKind.NAMES, ()),
+    ConfigKey("tls_ca", SettingKind.FILE),
+    ConfigKey("kinds", SettingKind.NAMES, ()),
 )
 # Below 10 % nothing would ever start, and above 99 % the gate would never close.
-_CLOSE = Key("close_at", Kind.NUMBER, 80.0, low=20.0, high=99.0)
-_OPEN = Key("open_at", Kind.NUMBER, 70.0, low=10.0, high=89.0)
+_CLOSE = ConfigKey("close_at", SettingKind.NUMBER, 80.0, low=20.0, high=99.0)
+_OPEN = ConfigKey("open_at", SettingKind.NUMBER, 70.0, low=10.0, high=89.0)
 # Polls; after a minute of them the CPU has long shown what was started.
-_SETTLE = Key("settle", Kind.NUMBER, 2.0, low=1.0, high=12.0)
+_SETTLE = ConfigKey("settle", SettingKind.NUMBER, 2.0, low=1.0, high=12.0)
 GATE = (
     _CLOSE,
     _OPEN,
     _SETTLE,
-    Key("without_sample", default="refuse"),
-    Key("open_on_loopback", Kind.FLAG, default=False),
+    ConfigKey("without_sample", default="refuse"),
+    ConfigKey("open_on_loopback", SettingKind.FLAG, default=False),
 )
 # Here 0 means: as in [gate].
-SERVER = (Key("id"), Key("label"), *(replace(key, default=0.0, low=0.0) for key in (_CLOSE, _OPEN, _SETTLE)))
+SERVER = (
+    ConfigKey("id"),
+    ConfigKey("label"),
+    *(replace(key, default=0.0, low=0.0) for key in (_CLOSE, _OPEN, _SETTLE)),
+)
 METRICS = (
-    Key("open_on_loopback", Kind.FLAG, default=False),
+    ConfigKey("open_on_loopback", SettingKind.FLAG, default=False),
     # Some 25 lines each: with 20,000 an answer has 40 MB, which no scraper reads in time.
-    Key("queues", Kind.NUMBER, 2000.0, low=1.0, high=20_000.0),
+    ConfigKey("queues", SettingKind.NUMBER, 2000.0, low=1.0, high=20_000.0),
 )
 IDEMPOTENCY = (
     # What is replayed after a year is no replay any more.
-    Key("keep_days", Kind.NUMBER, 7.0, low=1.0, high=365.0),
-    Key("keep_expired_days", Kind.NUMBER, 7.0, low=1.0, high=365.0),
+    ConfigKey("keep_days", SettingKind.NUMBER, 7.0, low=1.0, high=365.0),
+    ConfigKey("keep_expired_days", SettingKind.NUMBER, 7.0, low=1.0, high=365.0),
     # Some 500 bytes each beside its result.
-    Key("keys", Kind.NUMBER, 100_000.0, low=100.0, high=999_999.0),
-    Key("megabytes", Kind.NUMBER, 256.0, low=1.0, high=65_536.0),
+    ConfigKey("keys", SettingKind.NUMBER, 100_000.0, low=100.0, high=999_999.0),
+    ConfigKey("megabytes", SettingKind.NUMBER, 256.0, low=1.0, high=65_536.0),
 )
 AUDIT = (
     # Oftener than every ten seconds it is no sample of the chain any more; a day is what an attacker has.
-    Key("head_every", Kind.NUMBER, 600.0, low=10.0, high=86_400.0),
-    Key("file"),
-    Key("syslog"),
-    Key("url"),
-    Key("url_file", Kind.FILE),
-    Key("secret"),
-    Key("secret_file", Kind.FILE),
-    Key("tls_ca", Kind.FILE),
+    ConfigKey("head_every", SettingKind.NUMBER, 600.0, low=10.0, high=86_400.0),
+    ConfigKey("file"),
+    ConfigKey("syslog"),
+    ConfigKey("url"),
+    ConfigKey("url_file", SettingKind.FILE),
+    ConfigKey("secret"),
+    ConfigKey("secret_file", SettingKind.FILE),
+    ConfigKey("tls_ca", SettingKind.FILE),
 )
-REDACTION = (Key("hide", Kind.NAMES, ()), Key("keep", Kind.NAMES, ()), Key("show", Kind.TABLES))
-SHOWN_VALUES = (Key("queues", Kind.NAMES, ("*",)), Key("paths", Kind.NAMES, ()))
-# Where a policy counts; what it says is read by domain/policy_text.py.
-POLICIES = (Key("queue"), Key("deployment"))
+REDACTION = (
+    ConfigKey("hide", SettingKind.NAMES, ()),
+    ConfigKey("keep", SettingKind.NAMES, ()),
+    ConfigKey("show", SettingKind.TABLES),
+)
+SHOWN_VALUES = (ConfigKey("queues", SettingKind.NAMES, ("*",)), ConfigKey("paths", SettingKind.NAMES, ()))
+# Where a policy counts; what it says is read by domain/policies/parser.py.
+POLICIES = (ConfigKey("queue"), ConfigKey("deployment"))
 ROOT = (
-    Key("environment"),
-    Key("operators_may", Kind.NAMES, ("many", "pause")),
-    Key("deployments", Kind.TABLES),
-    Key("state", Kind.TABLE),
-    Key("intervals", Kind.TABLE),
-    Key("thresholds", Kind.TABLE),
-    Key("queues", Kind.TABLES),
-    Key("databases", Kind.TABLES),
-    Key("tables", Kind.TABLES),
-    Key("policy", Kind.TABLE),
-    Key("policies", Kind.TABLES),
-    Key("hooks", Kind.TABLES),
-    Key("gate", Kind.TABLE),
-    Key("servers", Kind.TABLES),
-    Key("metrics", Kind.TABLE),
-    Key("idempotency", Kind.TABLE),
-    Key("redaction", Kind.TABLE),
-    Key("alerts", Kind.TABLE),
-    Key("audit", Kind.TABLE),
-    Key("nodes", Kind.TABLES),
-    Key("prometheus", Kind.TABLE),
-    Key("logs", Kind.TABLES),
-    Key("n8n", Kind.TABLES),
+    ConfigKey("environment"),
+    ConfigKey("operators_may", SettingKind.NAMES, ("many", "pause")),
+    ConfigKey("deployments", SettingKind.TABLES),
+    ConfigKey("state", SettingKind.TABLE),
+    ConfigKey("intervals", SettingKind.TABLE),
+    ConfigKey("thresholds", SettingKind.TABLE),
+    ConfigKey("queues", SettingKind.TABLES),
+    ConfigKey("databases", SettingKind.TABLES),
+    ConfigKey("tables", SettingKind.TABLES),
+    ConfigKey("policy", SettingKind.TABLE),
+    ConfigKey("policies", SettingKind.TABLES),
+    ConfigKey("hooks", SettingKind.TABLES),
+    ConfigKey("gate", SettingKind.TABLE),
+    ConfigKey("servers", SettingKind.TABLES),
+    ConfigKey("metrics", SettingKind.TABLE),
+    ConfigKey("idempotency", SettingKind.TABLE),
+    ConfigKey("redaction", SettingKind.TABLE),
+    ConfigKey("alerts", SettingKind.TABLE),
+    ConfigKey("audit", SettingKind.TABLE),
+    ConfigKey("nodes", SettingKind.TABLES),
+    ConfigKey("prometheus", SettingKind.TABLE),
+    ConfigKey("logs", SettingKind.TABLES),
+    ConfigKey("n8n", SettingKind.TABLES),
 )
 TABLES = {
     "": ROOT,

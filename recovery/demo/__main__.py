@@ -10,20 +10,20 @@ import sys
 import threading
 from pathlib import Path
 
-from recovery.demo import everyday, trouble
-from recovery.demo.stage import CLOSING, Stage
+from recovery.demo import failing_queues, healthy_queues
+from recovery.demo.runtime import CLOSING, DemoRuntime
 
 PARTS = (
-    everyday.emails,
-    everyday.reports,
-    everyday.notifications,
-    everyday.reminders,
-    everyday.orders,
-    everyday.housekeeping,
-    trouble.payments,
-    trouble.archive,
-    trouble.campaigns,
-    trouble.imports,
+    healthy_queues.emails,
+    healthy_queues.reports,
+    healthy_queues.notifications,
+    healthy_queues.reminders,
+    healthy_queues.orders,
+    healthy_queues.housekeeping,
+    failing_queues.payments,
+    failing_queues.archive,
+    failing_queues.campaigns,
+    failing_queues.imports,
 )
 
 
@@ -33,7 +33,7 @@ async def play(url: str, logs: Path | None = None) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    stage = Stage(url, logs)
+    stage = DemoRuntime(url, logs)
     playing = asyncio.ensure_future(_play_all(stage))
     asked = asyncio.ensure_future(ended.wait())
     await asyncio.wait({playing, asked}, return_when=asyncio.FIRST_COMPLETED)
@@ -45,7 +45,7 @@ async def play(url: str, logs: Path | None = None) -> None:
     os._exit(0)
 
 
-async def _play_all(stage: Stage) -> None:
+async def _play_all(stage: DemoRuntime) -> None:
     for part in PARTS:
         await part(stage)
     await asyncio.Event().wait()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from recovery.domain.ages import DAY, MINUTE, SECOND
-from recovery.domain.refs import text
+from recovery.domain.identifiers import decode_name
+from recovery.domain.time_units import DAY, MINUTE, SECOND
 
 KEY_LIMIT = 512  # bytes: a name, not a payload
 OWNER_LIMIT = 200  # characters
@@ -26,7 +26,7 @@ class IdempotencyState(StrEnum):
     COMPLETED = "completed"
 
 
-class Step(StrEnum):
+class ClaimStep(StrEnum):
     CLAIM = "claim"
     RENEW = "renew"
     COMPLETE = "complete"
@@ -36,7 +36,7 @@ class Step(StrEnum):
     PRUNE = "prune"
 
 
-class Word(StrEnum):
+class ClaimStepResult(StrEnum):
     """Result of a step."""
 
     WON = "won"
@@ -55,11 +55,19 @@ class Word(StrEnum):
     FULL = "full"  # as many keys as are allowed
 
 
-REFUSALS = frozenset({Word.CLAIMED, Word.COMPLETED, Word.LATE, Word.FREE, Word.FULL})
+REFUSALS = frozenset(
+    {
+        ClaimStepResult.CLAIMED,
+        ClaimStepResult.COMPLETED,
+        ClaimStepResult.LATE,
+        ClaimStepResult.FREE,
+        ClaimStepResult.FULL,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class KeyClaim:
     """A claim. `until`: when it expires, or when it was completed; `ends`: when it is deleted. All in ms, by the
     store's clock.
 
@@ -81,9 +89,9 @@ class Claim:
         return self.state is IdempotencyState.COMPLETED
 
     @classmethod
-    def decode(cls, key: str, packed: bytes, now: int) -> Claim:
+    def decode(cls, key: str, packed: bytes, now: int) -> KeyClaim:
         """Parses a stored claim. Raises ValueError on what this version did not write."""
-        state, token, since, until, ends, dropped, by, owner = text(packed).split("\t", _FIELDS - 1)
+        state, token, since, until, ends, dropped, by, owner = decode_name(packed).split("\t", _FIELDS - 1)
         kept = IdempotencyState(state)
         expired = kept is IdempotencyState.CLAIMED and _number(until) <= now
         shown = IdempotencyState.EXPIRED if expired else kept
@@ -100,10 +108,10 @@ def _number(written: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ClaimRequest:
     """Requested step. `span`: how long it is claimed, or kept, in ms; `result`: JSON, b"" for none."""
 
-    step: Step
+    step: ClaimStep
     key: str
     token: int = 0
     span: int = 0
@@ -114,12 +122,12 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ClaimReply:
     """Reply to a step. `claim` None: the key is free. `now`: the store's clock."""
 
-    word: Word
+    word: ClaimStepResult
     now: int
-    claim: Claim | None
+    claim: KeyClaim | None
     result: bytes | None = None
 
     @property
@@ -132,7 +140,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class IdempotencyLimits:
     """Limits from the configuration: milliseconds, keys, bytes."""
 
     keep: int = 7 * DAY

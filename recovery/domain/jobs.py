@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from recovery.domain.refs import JobRef, QueueRef
+from recovery.domain.identifiers import JobRef, QueueRef
 
 
-class State(StrEnum):
+class JobState(StrEnum):
     """State of a job. It follows from the list or set that holds its id, never from its fields."""
 
     ACTIVE = "active"
@@ -26,11 +26,11 @@ class State(StrEnum):
 
     @property
     def is_finished(self) -> bool:
-        return self in (State.COMPLETED, State.FAILED)
+        return self in (JobState.COMPLETED, JobState.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
-class Lock:
+class JobLock:
     """Lock of the worker that holds a job. `ttl` None: it never expires, which no library does by itself."""
 
     token: str
@@ -47,7 +47,7 @@ class JobRow:
     """Row of a job list: named fields only, no payload."""
 
     ref: JobRef
-    state: State
+    state: JobState
     name: str = ""
     added_at: int | None = None
     processed_at: int | None = None
@@ -66,7 +66,7 @@ class JobRow:
     scheduler: str = ""  # `rjk`
     parent: str = ""  # full key of the parent
     data_size: int | None = None
-    lock: Lock | None = None
+    lock: JobLock | None = None
     lock_known: bool = True  # False: we may not look
     missing: bool = False  # an id without a job hash
     lease_until: int | None = None  # of a job table: until when its worker has it
@@ -79,7 +79,7 @@ class JobRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class BoundedText:
     """A payload as far as it was read: undecodable bytes replaced; `size` is the whole in bytes."""
 
     value: str
@@ -95,12 +95,12 @@ class Job:
     """A job in full. `fields` holds every field of its hash by name, each cut on its own."""
 
     row: JobRow
-    data: Text
-    options: Text
-    result: Text
+    data: BoundedText
+    options: BoundedText
+    result: BoundedText
     reason: str
     stack: tuple[str, ...]  # one entry an attempt, oldest first
-    fields: tuple[tuple[str, Text], ...]
+    fields: tuple[tuple[str, BoundedText], ...]
     log_count: int | None
     dedup: str = ""  # `deid`
     deferred_failure: str = ""  # `defa`
@@ -108,7 +108,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class JobRowPage:
     """A window of a list. `next` is a cursor to hand back for the following one, "" at the end."""
 
     rows: tuple[JobRow, ...]
@@ -127,20 +127,20 @@ class LogPage:
 
 
 @dataclass(frozen=True, slots=True)
-class Relative:
+class JobRelative:
     """A parent or a child, perhaps in another queue. `outcome`: pending, processed, failed, ignored, unsuccessful."""
 
     ref: JobRef | None  # None when the key is not one we can split
     key: str
     outcome: str
-    state: State = State.UNKNOWN
+    state: JobState = JobState.UNKNOWN
     name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
-    parent: Relative | None
-    children: tuple[Relative, ...] = ()
+class JobFamily:
+    parent: JobRelative | None
+    children: tuple[JobRelative, ...] = ()
     total: int | None = 0  # children in all; more than are listed when the window is full
 
 
@@ -161,7 +161,7 @@ class SchedulerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class JobSearchSlice:
     """Slice of a search: what it found, how far it came, and the cursor to go on ("" at the end)."""
 
     rows: tuple[JobRow, ...] = field(default=())

@@ -12,26 +12,26 @@ from functools import partial
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from recovery.domain.ewma import Ewma, fed
-from recovery.domain.servers import Server
+from recovery.domain.servers.ewma import Ewma, add_sample
+from recovery.domain.servers.samples import Server
 from recovery.errors import ConfigError
-from recovery.monitor import counters, machine, settings
+from recovery.monitor import cpu_counters, gauges, settings
 from recovery.monitor.cgroups import Cgroups
-from recovery.monitor.counters import Counters, Shares
-from recovery.monitor.courier import Courier, courier
-from recovery.monitor.crowd import Crowd
-from recovery.monitor.settings import Settings
-from recovery.monitor.times import Times
-from recovery.processes.signals import Ending
+from recovery.monitor.cpu_counters import CpuCounters, CpuShares
+from recovery.monitor.process_table import ProcessTable
+from recovery.monitor.sample_publisher import SamplePublisher, make_publisher
+from recovery.monitor.settings import MonitorSettings
+from recovery.monitor.store_clock import StoreClock
+from recovery.processes.signals import StopRequest
 from recovery.processes.supervisor import WRONG_CALL
 from recovery.shared_clock import steady
 
 if TYPE_CHECKING:
-    from recovery.monitor.shipping.running import Running
+    from recovery.monitor.shipping.shipping_thread import ShippingThread
 
 POLL = 5.0  # seconds
 FIRST_LOOK = 0.5  # seconds between the first two samples, so that a new server is seen at once
-FAR = 6 * POLL  # without a sample for so long (a machine that slept, a stopped process) the average starts anew
+RESET_AFTER = 6 * POLL  # without a sample for so long (a machine that slept, a stopped process) the average starts anew
 ADDRESSES_EVERY = 12  # samples: network interfaces change rarely
 KILLED = 1
 _MARGIN = 1_000  # ms that a sample stays away from the borders of its period, so that a late one is not in the next
@@ -42,12 +42,12 @@ _POLL_MS = int(POLL * 1000)
 class Agent:
     """State kept between two samples: the counters, the average, and the process table."""
 
-    settings: Settings
-    courier: Courier
-    times: Times
-    read: Callable[[float], Counters]
-    crowd: Crowd
-    counters: Counters
+    settings: MonitorSettings
+    courier: SamplePublisher
+    times: StoreClock
+    read: Callable[[float], CpuCounters]
+    crowd: ProcessTable
+    counters: CpuCounters
     average: Ewma | None = None
     looks: int = 0
     goes_on: bool = False  # the last attempt gave a sample
@@ -58,9 +58,9 @@ class Agent:
         self.started_at = self.times.at(self.counters.at)
 
     @classmethod
-    def make(cls, chosen: Settings, courier: Courier, times: Times) -> Agent:
-        now, crowd = steady(), Crowd(chosen.patterns, times)
-        read = partial(counters.read, Cgroups.find())
+    def make(cls, chosen: MonitorSettings, courier: SamplePublisher, times: StoreClock) -> Agent:
+        now, crowd = steady(), ProcessTable(chosen.patterns, times)
+        read = partial(cpu_counters.read, Cgroups.find())
         if before := courier.greet(chosen.server, now):
             crowd.recall(before.strays)
         return cls(chosen, courier, times, read, crowd, read(now))
@@ -69,12 +69,12 @@ class Agent:
         """Takes and publishes one sample; returns how long to wait for the next one, in seconds."""
         before, self.counters = self.counters, self.read(now)
         shares = self.counters.since(before)
-        if now - before.at > FAR:
+        if now - before.at > RESET_AFTER:
             self.average, shares = None, None
         if shares is None:
             self.goes_on = False
             return FIRST_LOOK
-        self.average = fed(self.average, shares.raw, now)
+        self.average = add_sample(self.average, shares.raw, now)
         server = self._server(shares, now)
         self.courier.bring(server, now, since=self.times.at(before.at) if self.goes_on else None)
         self.goes_on = True
@@ -86,9 +86,9 @@ class Agent:
         wait = _POLL_MS - (now - moment) % _POLL_MS
         return (wait if wait > _POLL_MS / 2 else wait + _POLL_MS) / 1000
 
-    def _server(self, shares: Shares, now: float) -> Server:
+    def _server(self, shares: CpuShares, now: float) -> Server:
         if self.looks % ADDRESSES_EVERY == 0:
-            self.addresses = machine.addresses()
+            self.addresses = gauges.read_addresses()
         self.looks += 1
         found, limit = self.crowd.look(now), self.counters.limit
         return Server(
@@ -106,18 +106,18 @@ class Agent:
             processes=found.processes,
             strays=found.strays,
             left_out=found.left_out,
-            **machine.gauges(self.settings.disk),
+            **gauges.read_gauges(self.settings.disk),
         )
 
 
 def run(environ: Mapping[str, str]) -> int:
     """Runs until SIGTERM, SIGINT or SIGHUP; returns the exit status."""
-    ending = Ending(lambda: sys.exit(KILLED))
+    ending = StopRequest(lambda: sys.exit(KILLED))
     ending.listen()
-    times = Times(int(time.time() * 1000), steady())
+    times = StoreClock(int(time.time() * 1000), steady())
     try:
         chosen = settings.read(environ)
-        agent = Agent.make(chosen, courier(environ, times, _say), times)
+        agent = Agent.make(chosen, make_publisher(environ, times, _say), times)
         shipping = _shipping(chosen, environ, times)
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
@@ -131,14 +131,14 @@ def run(environ: Mapping[str, str]) -> int:
     return 0
 
 
-def _shipping(chosen: Settings, environ: Mapping[str, str], times: Times) -> Running | None:
+def _shipping(chosen: MonitorSettings, environ: Mapping[str, str], times: StoreClock) -> ShippingThread | None:
     """Starts log shipping; returns None, and imports none of it, where no logs are configured."""
     if not chosen.shipping.is_wanted:
         return None
-    from recovery.monitor.shipping import running  # noqa: PLC0415
+    from recovery.monitor.shipping import shipping_thread  # noqa: PLC0415
 
-    make = partial(running.shipper, chosen.shipping, chosen.server, environ, times, _say)
-    return running.Running(make, _say)
+    make = partial(shipping_thread.make_shipper, chosen.shipping, chosen.server, environ, times, _say)
+    return shipping_thread.ShippingThread(make, _say)
 
 
 def _say(line: str) -> None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from recovery.errors import ConfigError, Problem
-from recovery.monitor.identity import server_id
+from recovery.monitor.server_id import server_id
 from recovery.monitor.shipping import settings as shipping
-from recovery.monitor.shipping.settings import Shipping
+from recovery.monitor.shipping.settings import ShippingSettings
 
 PATTERNS = "worker,bull,n8n"
 _LEAST = 2  # characters: a pattern of one is in every command
@@ -19,22 +19,22 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class MonitorSettings:
     server: str
     disk: str
     patterns: tuple[str, ...]  # literal parts of a worker's command line; none: no process is listed
-    shipping: Shipping = field(default_factory=Shipping)
+    shipping: ShippingSettings = field(default_factory=ShippingSettings)
 
 
-def read(environ: Mapping[str, str]) -> Settings:
+def read(environ: Mapping[str, str]) -> MonitorSettings:
     """Reads the settings. Raises ConfigError with all problems at once."""
     problems: list[Problem] = []
     server = _tried(server_id, environ, "", problems)
     patterns = _tried(_patterns, environ, tuple[str, ...](), problems)
-    logs = _tried(shipping.read, environ, Shipping(), problems)
+    logs = _tried(shipping.read, environ, ShippingSettings(), problems)
     if problems:
         raise ConfigError(tuple(problems))
-    return Settings(server, environ.get("UNSTALL_DISK_PATH", "").strip() or "/", patterns, logs)
+    return MonitorSettings(server, environ.get("UNSTALL_DISK_PATH", "").strip() or "/", patterns, logs)
 
 
 def _tried(

@@ -55,10 +55,10 @@ def _connected(pid: int) -> Iterator[tuple[str, str]]:
         for line in procfs.connections(pid, version).splitlines()[1:]:
             columns = line.split()
             if len(columns) > _INODE and columns[3] == _ESTABLISHED:
-                yield columns[_INODE].decode("ascii"), written(columns[1].decode("ascii"))
+                yield columns[_INODE].decode("ascii"), format_address(columns[1].decode("ascii"))
 
 
-def written(end: str) -> str:
+def format_address(end: str) -> str:
     """Formats an address of the kernel's table: `0100007F:1F90` becomes `127.0.0.1:8080`."""
     address, _, port = end.partition(":")
     words = struct.unpack(f"={len(address) // 8}I", struct.pack(f">{len(address) // 8}I", *_words(address)))

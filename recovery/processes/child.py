@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-LEASH = Path(__file__).with_name("leash.py")
+LEASH = Path(__file__).with_name("parent_death.py")
 LINE_LIMIT = 8192  # bytes of one line of output: a child that writes no newline must not fill our memory
 LAST_WORDS = 1.0  # seconds to read the rest of its output; a grandchild may hold the pipe open for longer
 
@@ -20,7 +20,7 @@ Say = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ChildCommand:
     """Command to run. `death` is the signal it gets when its parent dies: KILL, unless it has something to save."""
 
     name: str
@@ -33,7 +33,7 @@ class Command:
 class Child:
     """A running command. Start it from the main thread only: Linux sends the death signal when that thread ends."""
 
-    def __init__(self, command: Command, say: Say) -> None:
+    def __init__(self, command: ChildCommand, say: Say) -> None:
         self.command = command
         self._process = _start(command)
         self._reader = threading.Thread(target=self._read, args=(say,), name=command.name, daemon=True)
@@ -83,22 +83,22 @@ class Child:
                 say(self.command.name, line.decode("utf-8", "replace").rstrip())
 
 
-def leashed(argv: Sequence[str], death: signal.Signals, pipe: int) -> list[str]:
+def tied_to_parent(argv: Sequence[str], death: signal.Signals, pipe: int) -> list[str]:
     """Returns the command line that ends `argv` with this process; `pipe` is from `lifeline` and must be inherited."""
     return [sys.executable, "-ISE", str(LEASH), str(os.getpid()), str(pipe), str(int(death)), *argv]
 
 
 @cache
-def lifeline() -> int:
+def parent_pipe() -> int:
     """Returns the reading end of a pipe whose writing end only this process has, for as long as it lives."""
     reading, _writing = os.pipe()
     return reading
 
 
-def _start(command: Command) -> subprocess.Popen[bytes]:
-    pipe = lifeline()
+def _start(command: ChildCommand) -> subprocess.Popen[bytes]:
+    pipe = parent_pipe()
     return subprocess.Popen(  # noqa: S603 - the command is our own
-        leashed(command.argv, command.death, pipe),
+        tied_to_parent(command.argv, command.death, pipe),
         env={**os.environ, **command.environ},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,  # the parent reports success once for all

@@ -8,10 +8,10 @@ import signal
 from collections.abc import Callable
 from types import FrameType
 
-ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Ending:
+class StopRequest:
     """Stop request, made by the first SIGINT, SIGTERM or SIGHUP; a second one calls `insisted` at once.
 
     A pipe and no threading.Event: the handler runs inside the thread that waits, and must not meet its own lock.
@@ -23,7 +23,7 @@ class Ending:
         self._reading, self._writing = os.pipe()
 
     def listen(self) -> None:
-        for number in ASKING:
+        for number in STOP_SIGNALS:
             signal.signal(number, self._receive)
 
     def wait(self, seconds: float) -> bool:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from recovery.processes.child import Child, Command, Say
+from recovery.processes.child import Child, ChildCommand, Say
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
@@ -25,14 +25,14 @@ PATIENCE = 10.0  # seconds between TERM and KILL: what every process needs at mo
 class _Place:
     """Supervised child: the running process, or the time of the next start."""
 
-    command: Command
+    command: ChildCommand
     child: Child | None
     started_at: float
     pause: float = FIRST_PAUSE
     start_at: float = 0.0
 
 
-class WronglyCalled(Exception):
+class ChildMisconfigured(Exception):
     """Raised if a child cannot work as configured; it has written why, and the text is its name."""
 
 
@@ -42,7 +42,7 @@ class Supervisor:
         self._clock = clock
         self._places: list[_Place] = []
 
-    def start(self, command: Command) -> Child:
+    def start(self, command: ChildCommand) -> Child:
         child = Child(command, self._say)
         self._places.append(_Place(command, child, self._clock()))
         return child
@@ -79,7 +79,7 @@ class Supervisor:
         if status is None:
             return
         if status == WRONG_CALL:
-            raise WronglyCalled(place.command.name)
+            raise ChildMisconfigured(place.command.name)
         if now - place.started_at >= STEADY_AFTER:
             place.pause = FIRST_PAUSE
         child.stop(0)  # what it may have left in its group

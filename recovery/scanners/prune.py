@@ -20,17 +20,19 @@ import redis
 from django.conf import settings
 from django.db.models import Exists, OuterRef, QuerySet
 
-from recovery.actions import brakes, execution_copies
-from recovery.connections import faults, state
-from recovery.connections.registry import Registry
-from recovery.domain.ages import DAY
-from recovery.domain.mandate import May, always
-from recovery.domain.refs import QueueRef
-from recovery.domain.scans import Report, ScanStatus
+from recovery.actions.safety_limits import auto_retry_limits
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.scanners.types import ScannerReport, ScanStatus
+from recovery.domain.scheduler.leader_token import May, always_leader
+from recovery.domain.time_units import DAY
+from recovery.gate import transitions
 from recovery.idempotency.ledger import Ledger
 from recovery.models import Alert, Incident, ScanFind, ScanRun
-from recovery.reads import servers
-from recovery.scanners.gating import flips
+from recovery.n8n import copy_store
+from recovery.servers import queries as servers_queries
+from recovery.stores.redis import redis_errors
+from recovery.stores.registry import ConnectionRegistry
+from recovery.stores.state import state_keys
 
 COUNT = 1000  # keys a SCAN call looks at
 BATCH = 200  # keys a call removes; UNLINK frees them in the background
@@ -42,26 +44,26 @@ INCIDENTS_FOR = 90 * DAY  # after they were closed; quarantined asks for 72 hour
 
 
 class Pruner:
-    def __init__(self, registry: Registry, may: May = always) -> None:
+    def __init__(self, registry: ConnectionRegistry, may: May = always_leader) -> None:
         self._registry = registry
         self._may = may
         self._kept = {deployment.name for deployment in registry.config.places}
 
-    def run(self, now: int, *, observes: bool = False, queue: QueueRef | None = None) -> Report:
+    def run(self, now: int, *, observes: bool = False, queue: QueueRef | None = None) -> ScannerReport:
         """Deletes expired data; `count` is what was removed, or would be in a dry run. With a `queue` it does nothing.
 
         Raises StoreError, NotRecorded, and Error of the database.
         """
         if queue is not None:
-            return Report()
+            return ScannerReport()
         alerts = Alert.objects.filter(resolved_at__lt=now - ALERTS_FOR)
-        rows = _runs(now), _incidents(now), alerts, flips.old(now), *execution_copies.leftovers(now)
+        rows = _runs(now), _incidents(now), alerts, transitions.expired_transitions(now), *copy_store.leftovers(now)
         if observes:
             return _removed(sum(found.count() for found in rows) + len(list(self._strange(self._registry.state()))))
         _clear_sessions()
         removed = sum(self._clear(found) for found in rows)
-        removed += brakes.prune() if self._may() else 0
-        removed += servers.forget(self._registry.state(), now) if self._may() else 0
+        removed += auto_retry_limits.prune() if self._may() else 0
+        removed += servers_queries.forget(self._registry.state(), now) if self._may() else 0
         removed += self._forget_claims()
         return _removed(removed + self._unlink())
 
@@ -86,17 +88,17 @@ class Pruner:
         store = self._registry.state()
         removed = 0
         strange = self._strange(store)
-        with faults.guarded(store):
+        with redis_errors.guarded(store):
             while (batch := list(islice(strange, BATCH))) and self._may():
                 removed += len(batch)
                 store.unlink(*batch)
         return removed
 
     def _strange(self, store: redis.Redis) -> Iterator[bytes]:
-        with faults.guarded(store):
-            for pattern in state.OF_DEPLOYMENTS:
+        with redis_errors.guarded(store):
+            for pattern in state_keys.OF_DEPLOYMENTS:
                 for key in store.scan_iter(match=pattern, count=COUNT):
-                    if state.deployment_of(key) not in self._kept:
+                    if state_keys.deployment_of(key) not in self._kept:
                         yield key
 
 
@@ -120,5 +122,5 @@ def _incidents(now: int) -> QuerySet[Incident]:
     return Incident.objects.filter(~Exists(still_open), closed_at__lt=now - INCIDENTS_FOR)
 
 
-def _removed(count: int) -> Report:
-    return Report(looked=count, count=count)
+def _removed(count: int) -> ScannerReport:
+    return ScannerReport(looked=count, count=count)

@@ -13,9 +13,9 @@ from functools import partial
 
 from django.db import Error
 
-from recovery.domain.mandate import Mandate
-from recovery.scheduler.holder import Holder
-from recovery.scheduler.row import Grant, Row, Tenure
+from recovery.domain.scheduler.leader_token import LeaderToken
+from recovery.scheduler.lease_holder import LeaseHolder
+from recovery.scheduler.lease_row import LeaseGrant, LeaseRecord, LeaseRow
 from recovery.shared_clock import steady
 
 log = logging.getLogger(__name__)
@@ -25,32 +25,32 @@ RENEW = 3.0
 MARGIN = 1.0  # of the term: the clocks of two machines do not run equally fast, and a step takes a moment
 LOOK = 0.3  # between two reads of a follower: a released lease has another holder within a second
 RETRY = 1.0  # after an error
-SILENCE = 4.0  # without an answer the database counts as away, though nothing has failed yet
-FAREWELL = 3.0  # for the release at the end; a term is over soon in any case
+ANSWER_TIMEOUT = 4.0  # without an answer the database counts as away, though nothing has failed yet
+RELEASE_TIMEOUT = 3.0  # for the release at the end; a term is over soon in any case
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
+class HeldLease:
     """Lease as this process knows it."""
 
-    grant: Grant
+    grant: LeaseGrant
     until: float  # on our own clock
 
     @classmethod
-    def of(cls, grant: Grant, began: float) -> Trust:
+    def of(cls, grant: LeaseGrant, began: float) -> HeldLease:
         """Counts the term from before the request, so that it ends here earlier than in the database."""
         return cls(grant, began + TERM - MARGIN)
 
 
-class Lease:
+class LeaderLease:
     """Lease from the view of this process. `step` may be called by one thread only: its own, once that is started."""
 
-    def __init__(self, row: Row, me: Holder) -> None:
-        self.leader: Tenure | None = None  # another process that leads, as last read
+    def __init__(self, row: LeaseRow, me: LeaseHolder) -> None:
+        self.leader: LeaseRecord | None = None  # another process that leads, as last read
         self.trouble = ""  # why the database does not answer
         self._row = row
         self.me = me
-        self._trust: Trust | None = None
+        self._trust: HeldLease | None = None
         self._stands = True
         self._answered_at = steady()
         self._unmoved: tuple[int, int, float] = (0, 0, 0.0)  # epoch and expiry of the row, and when we read them first
@@ -71,15 +71,15 @@ class Lease:
     @property
     def is_blind(self) -> bool:
         """Returns True if the leader is unknown, because the database does not answer."""
-        return not self.is_leader() and (bool(self.trouble) or steady() - self._answered_at > SILENCE)
+        return not self.is_leader() and (bool(self.trouble) or steady() - self._answered_at > ANSWER_TIMEOUT)
 
-    def grant(self) -> Grant | None:
+    def grant(self) -> LeaseGrant | None:
         trust = self._trust
         return trust.grant if trust and steady() < trust.until else None
 
-    def mandate(self, epoch: int) -> Mandate:
+    def mandate(self, epoch: int) -> LeaderToken:
         grant = self.grant()
-        return Mandate(epoch, lambda: self.epoch() == epoch, grant.installation if grant else "")
+        return LeaderToken(epoch, lambda: self.epoch() == epoch, grant.installation if grant else "")
 
     def stand(self, stands: bool) -> None:
         """Sets whether this process wants to lead; it does not while runs of an earlier term are unfinished."""
@@ -91,7 +91,7 @@ class Lease:
     def stop(self) -> None:
         """Releases the lease, so that another process leads at once; does not wait long for the database."""
         self._ending.set()
-        self._thread.join(FAREWELL)
+        self._thread.join(RELEASE_TIMEOUT)
 
     # -- for the thread
 
@@ -113,7 +113,7 @@ class Lease:
         except Error as error:
             self._fail(error)
             return RETRY
-        self._trust = Trust.of(grant, began) if grant else None
+        self._trust = HeldLease.of(grant, began) if grant else None
         self._recover()
         return RENEW if grant else LOOK
 
@@ -127,7 +127,7 @@ class Lease:
         finally:
             self._row.close()
 
-    def _ask(self, began: float) -> Grant | None:
+    def _ask(self, began: float) -> LeaseGrant | None:
         take = partial(self._row.take, str(self.me), int(TERM * 1000))
         if self._trust:
             grant = take()
@@ -137,14 +137,14 @@ class Lease:
         self.leader = None if self._is_free(seen, began) else seen
         return None if self.leader else take(seen)
 
-    def _is_free(self, seen: Tenure, now: float) -> bool:
+    def _is_free(self, seen: LeaseRecord, now: float) -> bool:
         """Returns True if the lease is released, ours, of a dead process, or not renewed for a term of our own clock.
         One that had expired when first read is free; one seen renewed is not, even if the database's clock jumps.
         """
         if (seen.epoch, seen.expires_at) != self._unmoved[:2]:
             self._unmoved = (seen.epoch, seen.expires_at, now)
             self._was_over = seen.left <= 0
-        holder = Holder.parse(seen.holder)
+        holder = LeaseHolder.parse(seen.holder)
         return (
             self._was_over
             or seen.holder == str(self.me)

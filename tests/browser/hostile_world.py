@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import redis
 
-from recovery.domain.refs import slug
+from recovery.domain.identifiers import slug
 from tests.browser import scanned, yard
 from tests.idempotency import Desk
 from tests.site import Site

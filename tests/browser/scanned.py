@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 from recovery import shared_clock
-from recovery.domain.brake import Brake, Look
-from recovery.domain.breaker import Breaker, Ended
-from recovery.domain.chain import job_key
-from recovery.domain.refs import slug
-from recovery.domain.retry import Past
-from recovery.reads.brake_rows import breaker_key
+from recovery.domain.audit.hash_chain import job_key
+from recovery.domain.auto_retry.rules import RetryHistory
+from recovery.domain.identifiers import slug
+from recovery.domain.safety_limits.circuit_breaker import AutoRetryOutcome, CircuitBreaker
+from recovery.domain.safety_limits.redis_pause import RedisObservation, RedisPause
+from recovery.reads.safety_limits.limit_rows import breaker_key
 from tests.browser.seeds import NASTY, NASTY_ID, SECRET
 from tests.site import Site
 
@@ -20,16 +20,16 @@ _ERROR = f"connect ECONNREFUSED {NASTY[0]} token={SECRET}"
 
 def trip(site: Site, base: str, error: str = "connect ECONNREFUSED") -> None:
     """An open breaker."""
-    at, breaker = _now(), Breaker(error)
+    at, breaker = _now(), CircuitBreaker(error)
     for number in range(20):
-        breaker = breaker.relaunched(str(number), at, 1).settled(str(number), Ended.FAILED, at, error)
+        breaker = breaker.relaunched(str(number), at, 1).settled(str(number), AutoRetryOutcome.FAILED, at, error)
     _brake(site, "breaker", base, breaker_key(error), breaker.as_json())
 
 
 def story(site: Site, base: str) -> str:
     """A run that acted on a queue, and every kind of brake on it; the address of the run."""
     trip(site, base, _ERROR)
-    past = Past().relaunched(_now() - 3).relaunched(_now() - 2).relaunched(_now() - 1)
+    past = RetryHistory().relaunched(_now() - 3).relaunched(_now() - 2).relaunched(_now() - 1)
     _brake(site, "past", base, job_key(NASTY_ID), past.as_json(), version=3)
     _brake(site, "budget", base, "", {"slots": [[_now() // 1000 * 1000, 10]], "limit": [10, 300]})
     for number in range(3):
@@ -40,7 +40,7 @@ def story(site: Site, base: str) -> str:
 
 def hold(site: Site) -> None:
     """The store of `main`, as if it had lost its locks."""
-    brake = Brake(run_id="x").seen(Look(_now(), active=400, lost=380))
+    brake = RedisPause(run_id="x").seen(RedisObservation(_now(), active=400, lost=380))
     site.web.change("DELETE FROM recovery_brakestate WHERE kind = 'store'")
     _brake(site, "store", "", "", brake.as_json())
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import redis
 
 from recovery import shared_clock
-from recovery.domain.refs import raw, slug
+from recovery.domain.identifiers import encode_name, slug
 from tests.fleet import Fleet, Library, Queue
 from tests.stores import Store
 from tests.waiting import until
@@ -192,7 +192,7 @@ def _work(queue: Queue, processor: str, done: Callable[[dict[str, int]], bool]) 
 
 def _attend(store: Store, queue: Queue, name: str, stack: ExitStack) -> None:
     """A connection as a worker's, for as long as the site lives."""
-    named = f"{queue.prefix}:{b64encode(raw(queue.name)).decode()}:w:{name}"
+    named = f"{queue.prefix}:{b64encode(encode_name(queue.name)).decode()}:w:{name}"
     connection = store.connect(client_name=named)
     connection.ping()
     stack.callback(connection.close)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 from playwright.sync_api import Page, expect
 
-from recovery.domain.refs import slug, unslug
+from recovery.domain.identifiers import slug, unslug
 from tests.accessibility import barriers
 from tests.browser import scanned
 from tests.browser.conftest import Complaints

@@ -16,7 +16,7 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from dashboard.access import Role
+from dashboard.accounts.roles import UserRole
 from tests.browser import hostile_world
 from tests.browser.hostile_world import PAYLOADS
 from tests.site import Site
@@ -98,8 +98,8 @@ def _unescaped(payload: str) -> str:
     return f'<html>{head}<body>{payload}<input value="{payload}"><a href="{payload}">link</a></body></html>'
 
 
-@pytest.mark.parametrize("role", Role, ids=str)
-def test_no_script_runs_on_any_page(world: tuple[Site, list[str]], browser: Browser, role: Role) -> None:
+@pytest.mark.parametrize("role", UserRole, ids=str)
+def test_no_script_runs_on_any_page(world: tuple[Site, list[str]], browser: Browser, role: UserRole) -> None:
     site, first = world
     probe = Probe(site.url)
     context = probe.context(browser, site.cookie(role.value))
@@ -111,7 +111,7 @@ def test_no_script_runs_on_any_page(world: tuple[Site, list[str]], browser: Brow
     shapes = {_shape(url) for url in visited}
     assert {"/queues/main/*/jobs/*", "/servers/*", "/idempotency/keys/*"} <= shapes
     acts = [shape for shape in shapes if shape.startswith("/act?act=&back=")]  # the dialogs that pages offer
-    assert bool(acts) is (role is not Role.VIEWER), sorted(shapes)
+    assert bool(acts) is (role is not UserRole.VIEWER), sorted(shapes)
 
 
 def _walk(page: Page, probe: Probe, first: list[str]) -> list[str]:

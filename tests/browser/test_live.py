@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from recovery.domain.refs import slug
+from recovery.domain.identifiers import slug
 from tests.site import Site
 from tests.waiting import until
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from recovery.domain.acting import Act, Done, Outcome, Seen
+from recovery.domain.actions.types import Action, ExpectedJob, Outcome, ScriptOutcome
 from tests.contract.desk import Desk, desk_of, now
 from tests.fleet import Fleet
 from tests.stores import Store
@@ -49,7 +49,7 @@ def failed(desk: Desk, **options: Any) -> str:
     return job
 
 
-def unchanged(desk: Desk, act: Act, *jobs: Seen, **options: Any) -> tuple[Done, ...]:
+def unchanged(desk: Desk, act: Action, *jobs: ExpectedJob, **options: Any) -> tuple[ScriptOutcome, ...]:
     """All of them are refused, and no key is another."""
     before = desk.all_keys()
     done = desk.act(act, *jobs, **options)

@@ -9,11 +9,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from recovery.backends.base import QueueOperator, Target
-from recovery.backends.bull.write import BullOperator
-from recovery.backends.bullmq.write import BullMQOperator
-from recovery.domain.acting import Act, Done, Kept, Options, Outcome, Removed, Seen
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.jobs import State
+from recovery.backends.bull.operator import BullOperator
+from recovery.backends.bullmq.operator import BullMQOperator
+from recovery.domain.actions.types import (
+    Action,
+    ActionOptions,
+    ExpectedJob,
+    Outcome,
+    RemovalStep,
+    ScriptOutcome,
+    UndoCopy,
+)
+from recovery.domain.jobs import JobState
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
 from tests.contract import golden
 from tests.contract.scene import Scene
 from tests.fleet import Fleet, Queue
@@ -39,30 +47,30 @@ class Desk(Scene):
         return Target(self.pipe, self.ref, self.flavour if self.queue.library.is_bull else self.known)
 
     @property
-    def known(self) -> Flavour:
+    def known(self) -> LibraryVersion:
         """The version is a given here: a queue that only a FlowProducer has filled does not show it."""
-        return Flavour(Library.BULLMQ, self.queue.library.major, self.queue.library.version)
+        return LibraryVersion(QueueLibrary.BULLMQ, self.queue.library.major, self.queue.library.version)
 
-    def seen(self, id: str) -> Seen:
-        return Seen.of(self.row(id))
+    def seen(self, id: str) -> ExpectedJob:
+        return ExpectedJob.of(self.row(id))
 
-    def act(self, act: Act, *jobs: str | Seen, **options: Any) -> tuple[Done, ...]:
+    def act(self, act: Action, *jobs: str | ExpectedJob, **options: Any) -> tuple[ScriptOutcome, ...]:
         seen = [self.seen(job) if isinstance(job, str) else job for job in jobs]
-        return self.operator.on_jobs(act, self.target, seen, Options(**options), now())
+        return self.operator.on_jobs(act, self.target, seen, ActionOptions(**options), now())
 
-    def does(self, act: Act, job: str | Seen, **options: Any) -> Done:
+    def does(self, act: Action, job: str | ExpectedJob, **options: Any) -> ScriptOutcome:
         """It is done, or the test ends here."""
         (done,) = self.act(act, job, **options)
         assert done.outcome is Outcome.DONE, done
         return done
 
-    def turn(self, act: Act, target: Target | None = None) -> Done:
-        return self.operator.on_queue(act, target or self.target, Options(), now())
+    def turn(self, act: Action, target: Target | None = None) -> ScriptOutcome:
+        return self.operator.on_queue(act, target or self.target, ActionOptions(), now())
 
-    def take_away(self, act: Act, *, budget: int = 100, **options: Any) -> Removed:
-        return self.operator.take_away(act, self.target, Options(**options), now(), budget=budget)
+    def take_away(self, act: Action, *, budget: int = 100, **options: Any) -> RemovalStep:
+        return self.operator.take_away(act, self.target, ActionOptions(**options), now(), budget=budget)
 
-    def put_back(self, kept: Kept) -> Done:
+    def put_back(self, kept: UndoCopy) -> ScriptOutcome:
         return self.operator.put_back(self.target, kept, now())
 
     def beside(self, queue: Queue) -> Desk:
@@ -75,7 +83,7 @@ class Desk(Scene):
         job = self.queue.job(id)
         return "gone" if job is None else str(job["state"])
 
-    def ended(self, id: str, state: State = State.COMPLETED, *, seconds: float = 10.0) -> None:
+    def ended(self, id: str, state: JobState = JobState.COMPLETED, *, seconds: float = 10.0) -> None:
         until(lambda: self.state(id) == state.value, seconds, what=f"{id} {state}")
 
     def fail(self, **options: Any) -> str:
@@ -87,7 +95,7 @@ class Desk(Scene):
     def failed(self, *jobs: str) -> None:
         worker = self.queue.work("fail")
         for job in jobs:
-            self.ended(job, State.FAILED)
+            self.ended(job, JobState.FAILED)
         worker.close()
 
     def done(self, *jobs: str) -> None:
@@ -109,7 +117,7 @@ class Desk(Scene):
 
     def running_beside(self, orphan: str) -> None:
         """Wait until a second job is held."""
-        until(lambda: [row.id for row in self.page(State.ACTIVE).rows if row.lock and row.id != orphan])
+        until(lambda: [row.id for row in self.page(JobState.ACTIVE).rows if row.lock and row.id != orphan])
 
     # -- what is in the store
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recovery.domain.jobs import Relative, State
+from recovery.domain.jobs import JobRelative, JobState
 from tests.contract.scene import Scene
 from tests.fleet import Queue
 from tests.waiting import until
@@ -14,8 +14,8 @@ class FamilyContract:
     def test_a_parent_waits_for_its_children(self, scene: Scene) -> None:
         tree = scene.queue.add_flow([{"name": "child"}, {"name": "other"}], "parent")
         assert scene.sample.counts.waiting_children == 1
-        assert scene.ids(State.WAITING_CHILDREN) == [tree["id"]]
-        assert scene.row(tree["id"]).state is State.WAITING_CHILDREN
+        assert scene.ids(JobState.WAITING_CHILDREN) == [tree["id"]]
+        assert scene.row(tree["id"]).state is JobState.WAITING_CHILDREN
         assert scene.job(tree["id"]).has_children
 
     def test_children_are_listed_with_where_they_are(self, scene: Scene) -> None:
@@ -24,7 +24,7 @@ class FamilyContract:
         assert family.parent is None
         assert family.total == 2
         assert {_seen(child) for child in family.children} == {
-            (scene.ref.job(branch["id"]), "pending", State.WAITING, name)
+            (scene.ref.job(branch["id"]), "pending", JobState.WAITING, name)
             for branch, name in zip(tree["children"], ("child", "other"), strict=True)
         }
 
@@ -36,10 +36,10 @@ class FamilyContract:
         family = theirs.reader.family(scene.pipe, theirs.ref, branch["id"])
         assert family.parent is not None
         assert family.parent.ref == scene.ref.job(tree["id"])
-        assert (family.parent.name, family.parent.state) == ("parent", State.WAITING_CHILDREN)
+        assert (family.parent.name, family.parent.state) == ("parent", JobState.WAITING_CHILDREN)
         assert theirs.row(branch["id"]).parent == f"{scene.ref.base}:{tree['id']}"
         (child,) = scene.reader.family(scene.pipe, scene.ref, tree["id"]).children
-        assert _seen(child) == (theirs.ref.job(branch["id"]), "pending", State.WAITING, "child")
+        assert _seen(child) == (theirs.ref.job(branch["id"]), "pending", JobState.WAITING, "child")
 
     def test_a_done_child_is_processed(self, scene: Scene) -> None:
         other = scene.queue.library.queue(scene.store)
@@ -47,7 +47,7 @@ class FamilyContract:
         other.work("ok")
         until(lambda: other.counts()["completed"] == 1)
         (child,) = scene.reader.family(scene.pipe, scene.ref, tree["id"]).children
-        assert (child.outcome, child.state) == ("processed", State.COMPLETED)
+        assert (child.outcome, child.state) == ("processed", JobState.COMPLETED)
 
     def test_a_failed_child_nobody_waits_for_is_failed(self, scene: Scene) -> None:
         other = scene.queue.library.queue(scene.store)
@@ -55,14 +55,14 @@ class FamilyContract:
         other.work("fail")
         until(lambda: other.counts()["failed"] == 1)
         (child,) = scene.reader.family(scene.pipe, scene.ref, tree["id"]).children
-        assert (child.outcome, child.state) == ("failed", State.FAILED)
-        assert scene.row(tree["id"]).state is State.WAITING_CHILDREN
+        assert (child.outcome, child.state) == ("failed", JobState.FAILED)
+        assert scene.row(tree["id"]).state is JobState.WAITING_CHILDREN
 
     def test_a_child_whose_id_holds_colons_is_found(self, scene: Scene) -> None:
         tree = scene.queue.add_flow([{"opts": {"jobId": "order:7:item"}}], "parent")
         (child,) = scene.reader.family(scene.pipe, scene.ref, tree["id"]).children
         assert child.ref == scene.ref.job("order:7:item")
-        assert child.state is State.WAITING
+        assert child.state is JobState.WAITING
 
     def test_of_many_children_a_page_is_listed_and_all_are_counted(self, scene: Scene) -> None:
         tree = scene.queue.add_flow([{"name": f"child {number}"} for number in range(130)], "parent")
@@ -87,7 +87,7 @@ class IgnoredFailures:
         other.work("fail")
         until(lambda: other.counts()["failed"] == 1)
         (child,) = scene.reader.family(scene.pipe, scene.ref, tree["id"]).children
-        assert (child.outcome, child.state) == ("ignored", State.FAILED)
+        assert (child.outcome, child.state) == ("ignored", JobState.FAILED)
 
     def test_a_failure_that_fails_the_parent_is_unsuccessful(self, scene: Scene) -> None:
         other: Queue = scene.queue.library.queue(scene.store)
@@ -96,8 +96,8 @@ class IgnoredFailures:
         other.work("fail")
         until(lambda: other.counts()["failed"] == 1)
         (child,) = scene.reader.family(scene.pipe, scene.ref, tree["id"]).children
-        assert (child.outcome, child.state) == ("unsuccessful", State.FAILED)
+        assert (child.outcome, child.state) == ("unsuccessful", JobState.FAILED)
 
 
-def _seen(child: Relative) -> tuple[object, str, State, str]:
+def _seen(child: JobRelative) -> tuple[object, str, JobState, str]:
     return child.ref, child.outcome, child.state, child.name

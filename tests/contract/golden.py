@@ -7,7 +7,7 @@
 
 `tests/golden/<file>.json` has one case a line: `before` and `after` hold every key as `{"t": type, "v": value, "ttl"}`
 (sorted sets flat, streams without their ids), `pubsub` what was published meanwhile, with tokens masked. Times, tokens,
-stack traces and the watchdog's key are not compared. Where we differ on purpose a `Rule` says so by name.
+stack traces and the watchdog's key are not compared. Where we differ on purpose a `RetryRule` says so by name.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from recovery.backends.shared import decode
-from recovery.domain.acting import Seen
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef
+from recovery.backends.redis_common import decode
+from recovery.domain.actions.types import ExpectedJob
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobState
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
 from tests.pipe import Pipe
 from tests.stores import Store
 from tests.waiting import until
@@ -39,8 +39,8 @@ _LIVES_MS = 600_000  # what had a time to live keeps one that outlasts the test
 _TIME = re.compile(r"-?\d{13,}(\.\d+)?")  # ms since 1970, or such a time packed into a score
 _TOKEN = re.compile(r"@[0-9a-f-]{36}(:\d+)?$")
 _WATCHDOG = ":stalled-check"
-_STATES = (("active", State.ACTIVE), ("failed", State.FAILED), ("completed", State.COMPLETED))
-_SETS = (("delayed", State.DELAYED), ("prioritized", State.PRIORITIZED), ("wait", State.WAITING))
+_STATES = (("active", JobState.ACTIVE), ("failed", JobState.FAILED), ("completed", JobState.COMPLETED))
+_SETS = (("delayed", JobState.DELAYED), ("prioritized", JobState.PRIORITIZED), ("wait", JobState.WAITING))
 
 Keyspace = dict[str, Any]
 
@@ -62,13 +62,13 @@ class Case:
         return QueueRef("main", BASE)
 
     @property
-    def flavour(self) -> Flavour:
+    def flavour(self) -> LibraryVersion:
         """As it is detected of workers at work, with the version that a producer wrote."""
-        library = Library.BULLMQ if self.file.startswith("bullmq") else Library.BULL
+        library = QueueLibrary.BULLMQ if self.file.startswith("bullmq") else QueueLibrary.BULL
         version = VERSIONS[self.file]
-        return Flavour(library, int(version[0]), version if library is Library.BULLMQ else "")
+        return LibraryVersion(library, int(version[0]), version if library is QueueLibrary.BULLMQ else "")
 
-    def seen(self, id: str) -> Seen:
+    def seen(self, id: str) -> ExpectedJob:
         """The job as somebody saw it before."""
         fields = self.before.get(f"{BASE}:{id}", {}).get("v", {})
         number = {name: int(value) for name, value in fields.items() if str(value).isdigit()}
@@ -76,15 +76,15 @@ class Case:
         attempts = number.get("atm", number.get("attemptsMade", 0))
         stalls = number.get("stc", number.get("stalledCounter", 0))
         token = self.before.get(f"{BASE}:{id}:lock", {}).get("v")
-        return Seen(id, self._state(id), token, number.get("processedOn"), attempts, starts, stalls)
+        return ExpectedJob(id, self._state(id), token, number.get("processedOn"), attempts, starts, stalls)
 
     def ids(self, suffix: str) -> list[str]:
         """The ids in one list, set or sorted set of the queue, as they stood before."""
         entry = self.before.get(f"{BASE}:{suffix}", {"t": "list", "v": []})
         return list(entry["v"][::2] if entry["t"] == "zset" else entry["v"])
 
-    def _state(self, id: str) -> State:
-        return next((state for suffix, state in (*_STATES, *_SETS) if id in self.ids(suffix)), State.UNKNOWN)
+    def _state(self, id: str) -> JobState:
+        return next((state for suffix, state in (*_STATES, *_SETS) if id in self.ids(suffix)), JobState.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from random import Random
 
-from recovery.backends import operator
 from recovery.backends.base import Target
-from recovery.domain.acting import Act, Done, Options, Outcome, Seen
-from recovery.domain.counts import Flavour
-from recovery.domain.jobs import State
+from recovery.backends.registry import operator
+from recovery.domain.actions.types import Action, ActionOptions, ExpectedJob, Outcome, ScriptOutcome
+from recovery.domain.jobs import JobState
+from recovery.domain.queues.types import LibraryVersion
 from tests.contract.places import assert_each_once
 from tests.contract.scene import Scene
 from tests.hands import Hand
@@ -114,7 +114,7 @@ class Arena:
         """What the library has counted."""
         return sum(int(value or 0) for value in self._client.hmget(self.scene.queue.key(job), _STALLS))
 
-    def _round(self, pool: ThreadPoolExecutor, flavour: Flavour, seen: Seen, step: Step) -> Winner:
+    def _round(self, pool: ThreadPoolExecutor, flavour: LibraryVersion, seen: ExpectedJob, step: Step) -> Winner:
         ours, theirs = (self._random.uniform(0, SPAN_MS) for _ in range(2))
         self._expire(seen.id, self._random.randint(*LOCK_SPAN_MS))
         started = pool.submit(step, self.hand, seen.id, theirs)
@@ -124,10 +124,10 @@ class Arena:
         assert not (is_ours and is_theirs), f"job {seen.id} was taken by both"
         return Winner.OURS if is_ours else Winner.THEIRS if is_theirs else Winner.NOBODY
 
-    def _requeue(self, flavour: Flavour, seen: Seen) -> Done:
+    def _requeue(self, flavour: LibraryVersion, seen: ExpectedJob) -> ScriptOutcome:
         # As the runner calls it for a proven orphan. Here the proof is wrong as often as not: the script must see.
         target, now = Target(self.scene.pipe, self.scene.ref, flavour), int(time.time() * 1000)
-        (done,) = operator(flavour).on_jobs(Act.REQUEUE, target, [seen], Options(is_late=True), now)
+        (done,) = operator(flavour).on_jobs(Action.REQUEUE, target, [seen], ActionOptions(is_late=True), now)
         assert done.outcome in (Outcome.DONE, Outcome.REFUSED), done
         return done
 
@@ -142,6 +142,6 @@ class Arena:
         self.hand.sweep()
         assert self._client.scard(self.scene.queue.key("stalled")) == self._client.llen(self.scene.queue.key("active"))
 
-    def _seen(self, jobs: Sequence[str]) -> dict[str, Seen]:
-        rows = self.scene.reader.rows(self.scene.pipe, self.scene.ref, [(job, State.ACTIVE) for job in jobs])
-        return {row.id: replace(Seen.of(row), token=None) for row in rows if row}
+    def _seen(self, jobs: Sequence[str]) -> dict[str, ExpectedJob]:
+        rows = self.scene.reader.rows(self.scene.pipe, self.scene.ref, [(job, JobState.ACTIVE) for job in jobs])
+        return {row.id: replace(ExpectedJob.of(row), token=None) for row in rows if row}

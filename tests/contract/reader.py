@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import pytest
 
-from recovery.domain.counts import Library as Kind
-from recovery.domain.jobs import State
+from recovery.domain.jobs import JobState
+from recovery.domain.queues.types import QueueLibrary as Kind
 from recovery.errors import JobMissing, WrongType
 from tests.contract.scene import Scene
 from tests.fleet import Fleet
@@ -24,7 +24,7 @@ class ReaderContract:
 
     generation: ClassVar[str]
     kind: ClassVar[Kind]
-    keeps: ClassVar[tuple[State, ...]] = ()
+    keeps: ClassVar[tuple[JobState, ...]] = ()
 
     @pytest.fixture
     def scene(self, store_for: Callable[[str], Store], libraries: Fleet) -> Iterator[Scene]:
@@ -56,7 +56,7 @@ class ReaderContract:
     def test_counts_are_those_of_the_library(self, scene: Scene) -> None:
         self._fill(scene)
         theirs, ours = scene.queue.counts(), scene.sample.counts
-        assert ours.waiting == theirs["waiting"] == (3 if State.PRIORITIZED in self.keeps else 5)
+        assert ours.waiting == theirs["waiting"] == (3 if JobState.PRIORITIZED in self.keeps else 5)
         assert ours.prioritized == theirs.get("prioritized", 0)
         assert (ours.active, ours.delayed) == (theirs["active"], theirs["delayed"]) == (1, 2)
         assert (ours.completed, ours.failed) == (theirs["completed"], theirs["failed"]) == (2, 1)
@@ -68,8 +68,8 @@ class ReaderContract:
         until(lambda: scene.workers)
         until(lambda: scene.sample.stalled_check_ttl)
         assert scene.sample.counts.waiting == 0
-        assert scene.ids(State.WAITING) == []
-        assert scene.page(State.WAITING).total == 0
+        assert scene.ids(JobState.WAITING) == []
+        assert scene.page(JobState.WAITING).total == 0
         assert scene.heads[1] == ("", "")
 
     def test_the_heads_are_the_next_to_run_and_the_oldest_running(self, scene: Scene) -> None:
@@ -137,18 +137,18 @@ class ReaderContract:
 
     def test_waiting_jobs_are_listed_next_to_run_first(self, scene: Scene) -> None:
         jobs = [scene.queue.add(name) for name in ("one", "two", "three")]
-        assert scene.ids(State.WAITING) == jobs
-        assert scene.ids(State.WAITING, oldest_first=False) == jobs[::-1]
+        assert scene.ids(JobState.WAITING) == jobs
+        assert scene.ids(JobState.WAITING, oldest_first=False) == jobs[::-1]
 
     def test_prioritized_jobs_are_listed_next_to_run_first(self, scene: Scene) -> None:
         slow, quick = scene.queue.add("slow", priority=9), scene.queue.add("quick", priority=1)
-        state = State.PRIORITIZED if State.PRIORITIZED in self.keeps else State.WAITING
+        state = JobState.PRIORITIZED if JobState.PRIORITIZED in self.keeps else JobState.WAITING
         page = scene.page(state)
         assert [(row.id, row.priority, row.state) for row in page.rows] == [(quick, 1, state), (slow, 9, state)]
 
     def test_delayed_jobs_are_listed_soonest_first_with_their_time(self, scene: Scene) -> None:
         later, sooner = scene.queue.add("later", delay=2 * HOUR), scene.queue.add("sooner", delay=HOUR)
-        rows = scene.page(State.DELAYED).rows
+        rows = scene.page(JobState.DELAYED).rows
         assert [row.id for row in rows] == [sooner, later]
         assert [(row.due_at or 0) - (row.added_at or 0) for row in rows] == [HOUR, 2 * HOUR]
 
@@ -156,14 +156,14 @@ class ReaderContract:
         jobs = scene.queue.add_many(5)
         scene.queue.work("ok")
         scene.finished(5)
-        assert scene.ids(State.COMPLETED) == jobs[::-1]
-        assert scene.ids(State.COMPLETED, oldest_first=True) == jobs
+        assert scene.ids(JobState.COMPLETED) == jobs[::-1]
+        assert scene.ids(JobState.COMPLETED, oldest_first=True) == jobs
 
-    @pytest.mark.parametrize("state", [State.WAITING, State.COMPLETED, State.DELAYED])
+    @pytest.mark.parametrize("state", [JobState.WAITING, JobState.COMPLETED, JobState.DELAYED])
     @pytest.mark.parametrize("oldest_first", [True, False])
-    def test_pages_hold_every_job_once(self, scene: Scene, state: State, oldest_first: bool) -> None:
-        jobs = scene.queue.add_many(23, delay=HOUR if state is State.DELAYED else 0)
-        if state is State.COMPLETED:
+    def test_pages_hold_every_job_once(self, scene: Scene, state: JobState, oldest_first: bool) -> None:
+        jobs = scene.queue.add_many(23, delay=HOUR if state is JobState.DELAYED else 0)
+        if state is JobState.COMPLETED:
             scene.queue.work("ok", concurrency=10)
             scene.finished(23)
         seen: list[str] = []
@@ -177,10 +177,10 @@ class ReaderContract:
                 break
         assert sorted(seen, key=int) == jobs
 
-    @pytest.mark.parametrize("state", [State.WAITING, State.COMPLETED])
-    def test_the_previous_page_is_the_page_before(self, scene: Scene, state: State) -> None:
+    @pytest.mark.parametrize("state", [JobState.WAITING, JobState.COMPLETED])
+    def test_the_previous_page_is_the_page_before(self, scene: Scene, state: JobState) -> None:
         scene.queue.add_many(12)
-        if state is State.COMPLETED:
+        if state is JobState.COMPLETED:
             scene.queue.work("ok")
             scene.finished(12)
         first = scene.page(state, size=5)
@@ -196,8 +196,8 @@ class ReaderContract:
         job = scene.queue.add("long")
         scene.queue.work("hang", lockDuration=20_000)
         scene.running()
-        (row,) = scene.page(State.ACTIVE).rows
-        assert (row.id, row.state, row.lock_known) == (job, State.ACTIVE, True)
+        (row,) = scene.page(JobState.ACTIVE).rows
+        assert (row.id, row.state, row.lock_known) == (job, JobState.ACTIVE, True)
         assert row.lock is not None
         assert row.lock.ttl is not None
         assert 0 < row.lock.ttl <= 20_000
@@ -209,7 +209,7 @@ class ReaderContract:
         worker = scene.queue.work("hang", lockDuration=300, lockRenewTime=150, apart=True)
         scene.running()
         worker.kill()
-        row = until(lambda: next((row for row in scene.page(State.ACTIVE).rows if row.lock is None), None))
+        row = until(lambda: next((row for row in scene.page(JobState.ACTIVE).rows if row.lock is None), None))
         assert (row.id, row.missing, row.lock_known) == (job, False, True)
         assert scene.row(job) == row
         assert scene.workers == ()
@@ -219,7 +219,7 @@ class ReaderContract:
         scene.queue.work("fail")
         until(lambda: scene.queue.counts()["failed"] == 1)
         row = scene.row(failing)
-        assert (row.name, row.state, row.attempts, row.attempts_limit) == ("send", State.FAILED, 3, 3)
+        assert (row.name, row.state, row.attempts, row.attempts_limit) == ("send", JobState.FAILED, 3, 3)
         assert row.reason == "no such host"
         assert row.data_size == len('{"reason":"no such host\\nreally"}')
         assert None not in (row.added_at, row.processed_at, row.finished_at)
@@ -232,8 +232,15 @@ class ReaderContract:
 
     def test_every_state_is_told_by_where_the_id_is(self, scene: Scene) -> None:
         self._fill(scene)
-        for state in (*self.keeps, State.WAITING, State.DELAYED, State.ACTIVE, State.COMPLETED, State.FAILED):
-            if state is State.WAITING_CHILDREN:
+        for state in (
+            *self.keeps,
+            JobState.WAITING,
+            JobState.DELAYED,
+            JobState.ACTIVE,
+            JobState.COMPLETED,
+            JobState.FAILED,
+        ):
+            if state is JobState.WAITING_CHILDREN:
                 continue
             rows = scene.page(state).rows
             assert rows
@@ -243,7 +250,7 @@ class ReaderContract:
     def test_a_job_of_a_paused_queue_is_found(self, scene: Scene) -> None:
         scene.queue.pause()
         job = scene.queue.add("waits")
-        assert scene.row(job).state in (State.PAUSED, State.WAITING)
+        assert scene.row(job).state in (JobState.PAUSED, JobState.WAITING)
 
     def test_a_job_that_is_not_there_is_missing(self, scene: Scene) -> None:
         scene.queue.add("first")
@@ -255,7 +262,7 @@ class ReaderContract:
     def test_an_id_without_a_hash_is_a_ghost(self, scene: Scene) -> None:
         scene.queue.add("first")
         scene.store.client.lpush(scene.queue.key("active"), "gone")
-        (row,) = scene.page(State.ACTIVE).rows
+        (row,) = scene.page(JobState.ACTIVE).rows
         assert (row.id, row.missing) == ("gone", True)
         assert scene.row("gone").missing
         assert scene.job("gone").fields == ()
@@ -314,16 +321,16 @@ class ReaderContract:
         scene.queue.add_many(60, "noise", {"to": "nobody"})
         search = scene.reader.search
         for wanted in ({"name": "invoi"}, {"data": "Zoë <zoe"}, {"name": "INVOICE", "data": "example.org"}):
-            found = search(scene.pipe, scene.ref, State.WAITING, **wanted)  # type: ignore[arg-type] # names of texts
+            found = search(scene.pipe, scene.ref, JobState.WAITING, **wanted)  # type: ignore[arg-type] # names of texts
             assert [row.id for row in found.rows] == [job]
             assert (found.examined, found.total, found.next, found.skipped) == (121, 121, "", 0)
-        assert search(scene.pipe, scene.ref, State.WAITING, data="zoë").rows == ()
+        assert search(scene.pipe, scene.ref, JobState.WAITING, data="zoë").rows == ()
 
     def test_a_search_stops_at_its_budget_and_goes_on_from_there(self, scene: Scene) -> None:
         scene.queue.add_many(130, "noise")
         seen, cursor, slices = 0, "", 0
         while True:
-            found = scene.reader.search(scene.pipe, scene.ref, State.WAITING, name="noise", cursor=cursor, budget=60)
+            found = scene.reader.search(scene.pipe, scene.ref, JobState.WAITING, name="noise", cursor=cursor, budget=60)
             assert found.examined <= 60
             seen, cursor, slices = seen + len(found.rows), found.next, slices + 1
             if not cursor:
@@ -341,7 +348,7 @@ class ReaderContract:
         assert sample.counts.waiting == 1
         assert "WRONGTYPE" in sample.error
         with pytest.raises(WrongType, match="WRONGTYPE"):
-            ours.page(scene.pipe, scene.ref, State.FAILED)
+            ours.page(scene.pipe, scene.ref, JobState.FAILED)
 
     def test_reading_needs_no_right_to_write(self, scene: Scene) -> None:
         self._fill(scene)
@@ -351,7 +358,7 @@ class ReaderContract:
         watching = scene.store.connect(username="observer", password="any")
         pipe = _Strict(watching)
         ours.sample(scene.ref, flavour, pipe.call(ours.sample_plan(scene.ref)), 0)
-        for state in (*self.keeps, State.WAITING, State.ACTIVE, State.COMPLETED, State.FAILED):
+        for state in (*self.keeps, JobState.WAITING, JobState.ACTIVE, JobState.COMPLETED, JobState.FAILED):
             for row in ours.page(pipe, scene.ref, state).rows:
                 ours.job(pipe, scene.ref, row.id)
                 ours.logs(pipe, scene.ref, row.id)

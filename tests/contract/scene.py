@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recovery.backends import flavours, reader, workers
+from recovery.backends import client_list, detection
 from recovery.backends.base import QueueReader
-from recovery.domain.counts import Flavour, QueueSample, Worker
-from recovery.domain.jobs import Job, JobRow, Page, State
-from recovery.domain.refs import QueueRef
+from recovery.backends.registry import reader
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import Job, JobRow, JobRowPage, JobState
+from recovery.domain.queues.types import LibraryVersion, QueueSample, Worker
 from tests.fleet import Queue
 from tests.pipe import Pipe
 from tests.stores import Store
@@ -29,11 +30,11 @@ class Scene:
 
     @property
     def workers(self) -> tuple[Worker, ...]:
-        return workers.parse(self.pipe.call([("CLIENT", "LIST")])[0], [self.ref])
+        return client_list.parse(self.pipe.call([("CLIENT", "LIST")])[0], [self.ref])
 
     @property
-    def flavour(self) -> Flavour:
-        (found,) = flavours.identify(self.pipe, [self.ref.base], {self.ref.base: self.workers})
+    def flavour(self) -> LibraryVersion:
+        (found,) = detection.identify(self.pipe, [self.ref.base], {self.ref.base: self.workers})
         assert found is not None
         return found
 
@@ -48,12 +49,12 @@ class Scene:
     @property
     def heads(self) -> tuple[QueueSample, tuple[str, str]]:
         ours = self.reader
-        return ours.sample(self.ref, Flavour(), self.pipe.call(ours.sample_plan(self.ref)), 0)
+        return ours.sample(self.ref, LibraryVersion(), self.pipe.call(ours.sample_plan(self.ref)), 0)
 
-    def page(self, state: State, **wish: object) -> Page:
+    def page(self, state: JobState, **wish: object) -> JobRowPage:
         return self.reader.page(self.pipe, self.ref, state, **wish)  # type: ignore[arg-type] # passed on as they are
 
-    def ids(self, state: State, **wish: object) -> list[str]:
+    def ids(self, state: JobState, **wish: object) -> list[str]:
         return [row.id for row in self.page(state, **wish).rows]
 
     def row(self, id: str) -> JobRow:
@@ -67,4 +68,6 @@ class Scene:
         until(lambda: sum(self.queue.counts()[state] for state in ("completed", "failed")) == count)
 
     def running(self, count: int = 1) -> None:
-        until(lambda: self.queue.counts()["active"] == count and all(row.lock for row in self.page(State.ACTIVE).rows))
+        until(
+            lambda: self.queue.counts()["active"] == count and all(row.lock for row in self.page(JobState.ACTIVE).rows)
+        )

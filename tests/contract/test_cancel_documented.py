@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from recovery.backends.bullmq.pausing import cancel_channel
-from recovery.domain.acting import Act
-from recovery.domain.jobs import State
+from recovery.backends.bullmq.pause_cancel import cancel_channel
+from recovery.domain.actions.types import Action
+from recovery.domain.jobs import JobState
 from tests.contract.desk import GENERATIONS, Desk, desk_of
 from tests.driver import NODE_DIRECTORY, node
 from tests.fleet import Fleet
@@ -58,8 +58,8 @@ def _hold_and_cancel(desk: Desk, command: list[str], directory: Path) -> None:
         desk.running()
         channel = cancel_channel(desk.queue.base)
         until(lambda: desk.store.client.pubsub_numsub(channel)[0][1])
-        desk.does(Act.CANCEL, job)
-        desk.ended(job, State.FAILED)
+        desk.does(Action.CANCEL, job)
+        desk.ended(job, JobState.FAILED)
         assert desk.hash(job)["failedReason"] == "cancelled by an operator"
         assert desk.row(job).attempts == 1
     finally:

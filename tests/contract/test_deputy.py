@@ -10,10 +10,18 @@ from typing import Any
 import pytest
 
 from recovery.backends.base import Target
-from recovery.backends.bullmq import failing, kin
-from recovery.domain.acting import Act, Affected, Done, Options, Outcome, RelativeChange, Seen
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.refs import JobRef, QueueRef
+from recovery.backends.bullmq import fail_plan, relatives
+from recovery.domain.actions.types import (
+    Action,
+    ActionOptions,
+    ExpectedJob,
+    JobSideEffect,
+    Outcome,
+    RelativeChange,
+    ScriptOutcome,
+)
+from recovery.domain.identifiers import JobRef, QueueRef
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
 from tests.contract.desk import GENERATIONS, OPERATOR, Desk, desk_of, now
 from tests.fleet import Fleet
 from tests.hands import Hand
@@ -66,14 +74,14 @@ class TestRemove:
         job = evil.queue.add("bait")
         write_down(evil, job, [payments.queue.key(id) for id in payments.list("wait")], book)
         before = keys_of(evil, payments)
-        done = evil.does(Act.REMOVE, job, **WHOLE)
+        done = evil.does(Action.REMOVE, job, **WHOLE)
         assert keys_of(evil, payments) == before
         assert (evil.state(job), done.affected) == ("gone", ())
 
     def test_planted_children_of_the_same_queue_stay_as_well(self, evil: Desk) -> None:
         bait, other = evil.queue.add("bait"), evil.queue.add("other")
         write_down(evil, bait, [evil.queue.key(other)])
-        evil.does(Act.REMOVE, bait, **WHOLE)
+        evil.does(Action.REMOVE, bait, **WHOLE)
         assert evil.state(other) == "waiting"
 
     def test_a_planted_child_of_a_true_child_stays(self, evil: Desk, payments: Desk) -> None:
@@ -81,41 +89,41 @@ class TestRemove:
         (child,) = (branch["id"] for branch in tree["children"])
         write_down(evil, child, [payments.queue.key(payments.list("wait")[0])])
         before = keys_of(evil, payments)
-        done = evil.does(Act.REMOVE, tree["id"], **WHOLE)
+        done = evil.does(Action.REMOVE, tree["id"], **WHOLE)
         assert keys_of(evil, payments) == before
-        assert done.affected == (Affected(ref(evil, child), RelativeChange.REMOVED),)
+        assert done.affected == (JobSideEffect(ref(evil, child), RelativeChange.REMOVED),)
 
     def test_a_child_that_is_not_written_down_with_its_parent_stays(self, evil: Desk) -> None:
         tree = evil.queue.add_flow([{"name": "child"}])
         evil.store.client.delete(evil.queue.key(tree["id"], "dependencies"))
-        evil.does(Act.REMOVE, tree["id"], **WHOLE)
+        evil.does(Action.REMOVE, tree["id"], **WHOLE)
         assert evil.state(tree["children"][0]["id"]) == "waiting"
 
     def test_children_in_other_queues_stay_by_default(self, evil: Desk, payments: Desk) -> None:
         tree = evil.queue.add_flow([{"queueName": payments.queue.name}, {"opts": {"jobId": "own"}}])
         before = keys_of(evil, payments)
-        done = evil.does(Act.REMOVE, tree["id"], children=True)
+        done = evil.does(Action.REMOVE, tree["id"], children=True)
         assert keys_of(evil, payments) == before
         assert evil.state("own") == "gone"
-        assert done.affected == (Affected(ref(evil, "own"), RelativeChange.REMOVED),)
+        assert done.affected == (JobSideEffect(ref(evil, "own"), RelativeChange.REMOVED),)
 
     def test_a_planted_parent_is_not_touched(self, evil: Desk, payments: Desk) -> None:
         tree = payments.queue.add_flow([{"queueName": "elsewhere"}])
         job = evil.queue.add("bait")
         evil.store.client.hset(evil.queue.key(job), "parentKey", payments.queue.key(tree["id"]))
         before = keys_of(evil, payments)
-        evil.does(Act.REMOVE, job, other_queues=True)
+        evil.does(Action.REMOVE, job, other_queues=True)
         assert keys_of(evil, payments) == before
 
     def test_a_parent_in_another_queue_is_not_let_go_by_default(self, evil: Desk, payments: Desk) -> None:
         tree = payments.queue.add_flow([{"queueName": evil.queue.name}])
         (child,) = (branch["id"] for branch in tree["children"])
         before = evil.all_keys()
-        (refused,) = evil.act(Act.REMOVE, child)
+        (refused,) = evil.act(Action.REMOVE, child)
         assert (refused.outcome, refused.why.endswith("This needs other_queues.")) == (Outcome.REFUSED, True)
         assert evil.all_keys() == before
-        done = evil.does(Act.REMOVE, child, other_queues=True)
-        assert done.affected == (Affected(ref(payments, tree["id"]), RelativeChange.RELEASED),)
+        done = evil.does(Action.REMOVE, child, other_queues=True)
+        assert done.affected == (JobSideEffect(ref(payments, tree["id"]), RelativeChange.RELEASED),)
 
     def test_a_child_that_is_adopted_at_the_last_moment_stays(
         self, evil: Desk, payments: Desk, monkeypatch: pytest.MonkeyPatch
@@ -123,22 +131,22 @@ class TestRemove:
         """The script looks again: what pointed back when it was looked up points elsewhere now."""
         tree = evil.queue.add_flow([{"queueName": payments.queue.name}])
         (child,) = (branch["id"] for branch in tree["children"])
-        around = kin.around
+        around = relatives.read_relatives
 
         def late(*given: Any) -> Any:
             found = around(*given)
             evil.store.client.hset(payments.queue.key(child), "parentKey", "bull:another:1")
             return found
 
-        monkeypatch.setattr(kin, "around", late)
-        (refused,) = evil.act(Act.REMOVE, tree["id"], **WHOLE)
+        monkeypatch.setattr(relatives, "read_relatives", late)
+        (refused,) = evil.act(Action.REMOVE, tree["id"], **WHOLE)
         assert (refused.outcome, "has grown" in refused.why) == (Outcome.REFUSED, True)
         assert payments.state(child) == "waiting"
 
     def test_a_child_that_was_not_shown_is_not_taken_along(self, evil: Desk) -> None:
         tree = evil.queue.add_flow([{"name": "one"}, {"name": "two"}])
         shown = frozenset({str(ref(evil, tree["children"][0]["id"]))})
-        (refused,) = evil.act(Act.REMOVE, tree["id"], children=True, affected=shown)
+        (refused,) = evil.act(Action.REMOVE, tree["id"], children=True, affected=shown)
         assert (refused.outcome, "has grown" in refused.why) == (Outcome.REFUSED, True)
         assert {evil.state(branch["id"]) for branch in tree["children"]} == {"waiting"}
 
@@ -146,38 +154,38 @@ class TestRemove:
         job = evil.queue.add("bait")
         script = "for i = 1, 100000 do redis.call('SADD', KEYS[1], 'bull:x:' .. i) end"
         evil.store.client.eval(script, 1, evil.queue.key(job, "dependencies"))
-        (refused,) = evil.act(Act.REMOVE, job, **WHOLE)
+        (refused,) = evil.act(Action.REMOVE, job, **WHOLE)
         assert "remove some of them first" in refused.why
-        evil.does(Act.REMOVE, job)
+        evil.does(Action.REMOVE, job)
 
 
 class TestEffects:
     """What is told before anything is done."""
 
-    def effects(self, desk: Desk, act: Act, job: str, **options: Any) -> Any:
-        return OPERATOR.effects(act, desk.target, [desk.seen(job)], Options(**options)).get(job)
+    def effects(self, desk: Desk, act: Action, job: str, **options: Any) -> Any:
+        return OPERATOR.effects(act, desk.target, [desk.seen(job)], ActionOptions(**options)).get(job)
 
     def test_children_and_parent_are_listed(self, evil: Desk, payments: Desk) -> None:
         elsewhere = {"queueName": payments.queue.name, "opts": {"jobId": "elsewhere"}}
         tree = evil.queue.add_flow([{"opts": {"jobId": "c"}, "children": [{"opts": {"jobId": "below"}}, elsewhere]}])
         expected = {
-            Affected(ref(evil, "below"), RelativeChange.REMOVED),
-            Affected(ref(evil, tree["id"]), RelativeChange.RELEASED),
+            JobSideEffect(ref(evil, "below"), RelativeChange.REMOVED),
+            JobSideEffect(ref(evil, tree["id"]), RelativeChange.RELEASED),
         }
-        found = self.effects(evil, Act.REMOVE, "c", children=True)
+        found = self.effects(evil, Action.REMOVE, "c", children=True)
         assert (set(found.affected), found.staying) == (expected, 1)
-        whole = self.effects(evil, Act.REMOVE, "c", **WHOLE)
-        assert set(whole.affected) == expected | {Affected(ref(payments, "elsewhere"), RelativeChange.REMOVED)}
+        whole = self.effects(evil, Action.REMOVE, "c", **WHOLE)
+        assert set(whole.affected) == expected | {JobSideEffect(ref(payments, "elsewhere"), RelativeChange.REMOVED)}
 
     def test_what_is_planted_is_not(self, evil: Desk, payments: Desk) -> None:
         job = evil.queue.add("bait")
         write_down(evil, job, [payments.queue.key(id) for id in payments.list("wait")])
         evil.store.client.hset(evil.queue.key(job), "parentKey", payments.queue.key(payments.list("wait")[0]))
-        found = self.effects(evil, Act.REMOVE, job, **WHOLE)
+        found = self.effects(evil, Action.REMOVE, job, **WHOLE)
         assert (found.affected, found.staying, found.refusal) == ((), 0, "")
 
 
-def orphan(desk: Desk) -> Seen:
+def orphan(desk: Desk) -> ExpectedJob:
     hand = Hand.of(desk.queue)
     job = hand.take()
     assert job
@@ -186,11 +194,11 @@ def orphan(desk: Desk) -> Seen:
     return replace(seen, token=None)
 
 
-def fail(desk: Desk, seen: Seen, version: str = "", **options: Any) -> Done:
+def fail(desk: Desk, seen: ExpectedJob, version: str = "", **options: Any) -> ScriptOutcome:
     """As a queue that says it is of this version."""
-    flavour = Flavour(Library.BULLMQ, int(version[0]), version) if version else desk.known
-    chosen = Options(directly=True, is_late=True, **options)
-    (done,) = OPERATOR.on_jobs(Act.FAIL, Target(desk.pipe, desk.ref, flavour), [seen], chosen, now())
+    flavour = LibraryVersion(QueueLibrary.BULLMQ, int(version[0]), version) if version else desk.known
+    chosen = ActionOptions(directly=True, is_late=True, **options)
+    (done,) = OPERATOR.on_jobs(Action.FAIL, Target(desk.pipe, desk.ref, flavour), [seen], chosen, now())
     return done
 
 
@@ -239,7 +247,7 @@ class TestFail:
             assert (refused.outcome, refused.why.endswith("This needs other_queues.")) == (Outcome.REFUSED, True)
             assert evil.all_keys() == before
             done = fail(evil, seen, "5.45.0", other_queues=True)
-            assert done.affected == (Affected(ref(payments, tree["id"]), RelativeChange.FAILED),)
+            assert done.affected == (JobSideEffect(ref(payments, tree["id"]), RelativeChange.FAILED),)
             assert payments.state(tree["id"]) == "failed"
             Hand.close_all(evil.queue)
 
@@ -253,14 +261,14 @@ class TestFail:
                 [{"queueName": evil.queue.name, "opts": options}, {"queueName": "elsewhere"}]
             )
             seen = orphan(evil)
-            plans = failing.plans
+            plans = fail_plan.plans
 
             def late(*given: Any) -> Any:
                 found = plans(*given)
                 valkey.client.srem(payments.queue.key(tree["id"], "dependencies"), evil.queue.key(seen.id))
                 return found
 
-            monkeypatch.setattr(failing, "plans", late)
+            monkeypatch.setattr(fail_plan, "plans", late)
             done = fail(evil, seen, "5.45.0", other_queues=True)
             assert (done.outcome, done.affected) == (Outcome.DONE, ())
             assert payments.state(tree["id"]) == "waiting-children"
@@ -305,11 +313,11 @@ class TestSweep:
         tree = payments.queue.add_flow([{"queueName": evil.queue.name}])
         own = evil.queue.add("own")
         before = keys_of(evil, payments)
-        step = evil.take_away(Act.DRAIN)
+        step = evil.take_away(Action.DRAIN)
         assert (step.removed, step.skipped, step.is_finished) == (1, 1, True)
         assert keys_of(evil, payments) == before
         assert evil.state(own) == "gone"
-        assert evil.take_away(Act.DRAIN, other_queues=True).removed == 1
+        assert evil.take_away(Action.DRAIN, other_queues=True).removed == 1
         assert evil.state(tree["children"][0]["id"]) == "gone"
 
     def test_a_planted_parent_is_not_let_go(self, evil: Desk, payments: Desk) -> None:
@@ -317,7 +325,7 @@ class TestSweep:
         job = evil.queue.add("bait")
         evil.store.client.hset(evil.queue.key(job), "parentKey", payments.queue.key(tree["id"]))
         before = keys_of(evil, payments)
-        assert evil.take_away(Act.DRAIN, other_queues=True).removed == 1
+        assert evil.take_away(Action.DRAIN, other_queues=True).removed == 1
         assert keys_of(evil, payments) == before
 
 
@@ -332,7 +340,7 @@ class TestBull:
             valkey.client.sadd("bull:payments:1:dependencies", job, "another")
             valkey.client.hset(evil.queue.key("limiter:index"), job, "bull:payments:1:dependencies")
             valkey.client.sadd(evil.queue.key("limiter:x:limited"), job)
-            evil.does(Act.REMOVE, job)
+            evil.does(Action.REMOVE, job)
             assert valkey.client.sismember("bull:payments:1:dependencies", job)
             assert not valkey.client.hexists(evil.queue.key("limiter:index"), job)
 
@@ -340,6 +348,6 @@ class TestBull:
 def test_names_of_relatives_are_those_that_are_shown() -> None:
     """What the runner allows is compared by name."""
     queue = QueueRef("main", "bull:q")
-    target = Target(None, queue, Flavour(Library.BULLMQ, 5))  # type: ignore[arg-type] # no wire is asked
-    relative = kin.Relative(b"bull:q:1", b"bull:q", b"1")
-    assert str(kin.ref_of(target, relative)) == str(queue.job("1"))
+    target = Target(None, queue, LibraryVersion(QueueLibrary.BULLMQ, 5))  # type: ignore[arg-type] # no wire is asked
+    relative = relatives.RelativeRef(b"bull:q:1", b"bull:q", b"1")
+    assert str(relatives.ref_of(target, relative)) == str(queue.job("1"))

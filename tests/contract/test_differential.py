@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from recovery.backends import operator
 from recovery.backends.base import Target
-from recovery.domain.acting import Act, Options, Outcome
+from recovery.backends.registry import operator
+from recovery.domain.actions.types import Action, ActionOptions, Outcome
 from tests.contract import golden, intended, released, worlds
 from tests.contract.golden import Keyspace
 from tests.contract.worlds import World
@@ -106,23 +106,23 @@ def _ours(world: World, store: Store, pipe: Pipe, now: int) -> Keyspace:
 
 def _act(world: World, store: Store, target: Target, now: int) -> Iterator[Outcome]:
     ours = operator(world.flavour)
-    options = Options(is_late=True, children=True, other_queues=True)  # as the library does it
+    options = ActionOptions(is_late=True, children=True, other_queues=True)  # as the library does it
     if world.act in ("pause", "resume"):
-        yield ours.on_queue(Act(world.act), target, options, now).outcome
+        yield ours.on_queue(Action(world.act), target, options, now).outcome
     elif world.act == "recover":
         for id in _in_their_order(store):
             if id in world.targets:
                 yield ours.on_jobs(_recovery(world, id), target, [world.seen(id)], options, now)[0].outcome
     else:
-        for done in ours.on_jobs(Act(world.act), target, [world.seen(id) for id in world.targets], options, now):
+        for done in ours.on_jobs(Action(world.act), target, [world.seen(id) for id in world.targets], options, now):
             yield done.outcome
 
 
-def _recovery(world: World, id: str) -> Act:
+def _recovery(world: World, id: str) -> Action:
     """What the library's check comes to: a job of a living schedule never fails by stalling."""
     facts = world.facts[id]
     is_over = facts["stalls"] + 1 > worlds.MAX_STALLS and not facts["scheduler"]
-    return Act.FAIL if is_over else Act.REQUEUE
+    return Action.FAIL if is_over else Action.REQUEUE
 
 
 def _in_their_order(store: Store) -> list[str]:

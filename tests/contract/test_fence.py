@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import redis
 
-from recovery.backends import operator
 from recovery.backends.base import ACTIVE_CHUNK
-from recovery.backends.shared import fence
-from recovery.connections.scripts import script
-from recovery.domain.acting import Act, Options, Outcome, Seen
-from recovery.domain.consoles import LIFE
-from recovery.domain.jobs import State
+from recovery.backends.redis_common import fencing
+from recovery.backends.registry import operator
+from recovery.domain.actions.types import Action, ActionOptions, ExpectedJob, Outcome
+from recovery.domain.jobs import JobState
+from recovery.domain.scheduler.consoles import LIFE
 from recovery.errors import Fenced, WrongType
+from recovery.stores.redis.scripts import script
 from tests.fences import ATTEMPTS, FLAVOURS, NOW, Attempt, Overtaken, Queue, hold, put_back, turn
 from tests.pipe import Pipe
 from tests.stores import Store
@@ -61,7 +61,7 @@ def test_an_older_epoch_is_refused_and_changes_nothing(queue: Queue, pipe: Pipe)
         assert attempt(queue.target(pipe, OLD)) == NEW, name
         assert queue.dump() == before, name
         assert queue.met() == NEW, name
-        assert queue.client.ttl(fence.epoch_key_of(queue.base)) <= 60, f"{name}: its time was not lengthened"
+        assert queue.client.ttl(fencing.epoch_key_of(queue.base)) <= 60, f"{name}: its time was not lengthened"
 
 
 def test_a_later_epoch_is_let_in_and_remembered_for_a_week(queue: Queue, pipe: Pipe) -> None:
@@ -71,7 +71,7 @@ def test_a_later_epoch_is_let_in_and_remembered_for_a_week(queue: Queue, pipe: P
         assert attempt(queue.target(pipe, NEWER)) is None, name
         assert (queue.dump() == before) == (name == "lead"), name
         assert queue.met() == NEWER, name
-        assert WEEK - 100 < queue.client.ttl(fence.epoch_key_of(queue.base)) <= WEEK, name
+        assert WEEK - 100 < queue.client.ttl(fencing.epoch_key_of(queue.base)) <= WEEK, name
 
 
 def test_the_same_epoch_goes_on(queue: Queue, pipe: Pipe) -> None:
@@ -88,7 +88,7 @@ def test_who_acts_by_hand_touches_no_fence(met: int | None, queue: Queue, pipe: 
             hold(queue.client, queue.base, met)
         assert attempt(queue.target(pipe, None)) is None, name
         assert queue.met() == met, name
-        assert queue.client.ttl(fence.epoch_key_of(queue.base)) <= 60, name
+        assert queue.client.ttl(fencing.epoch_key_of(queue.base)) <= 60, name
 
 
 def test_what_was_removed_is_restored_under_no_older_epoch(queue: Queue, pipe: Pipe) -> None:
@@ -104,9 +104,9 @@ def test_what_was_removed_is_restored_under_no_older_epoch(queue: Queue, pipe: P
 def test_a_paused_queue_is_resumed_under_no_older_epoch(queue: Queue, pipe: Pipe) -> None:
     ATTEMPTS["pause"](queue.target(pipe, NEW))
     before = queue.dump()
-    assert turn(Act.RESUME)(queue.target(pipe, OLD)) == NEW
+    assert turn(Action.RESUME)(queue.target(pipe, OLD)) == NEW
     assert queue.dump() == before
-    assert turn(Act.RESUME)(queue.target(pipe, NEWER)) is None
+    assert turn(Action.RESUME)(queue.target(pipe, NEWER)) is None
     assert queue.met() == NEWER
 
 
@@ -119,8 +119,8 @@ def test_every_script_asks_before_all_else(store: Store) -> None:
     with closing(Pipe(store.client)) as pipe:
         for path in SCRIPTS:
             with pytest.raises(redis.ResponseError) as told:
-                script(path).run(pipe, [queue.fence, fence.epoch_key_of(queue.base)], [fence.stamp(OLD, "")])
-            assert fence.met_by(told.value) == NEW, path
+                script(path).run(pipe, [queue.fence, fencing.epoch_key_of(queue.base)], [fencing.stamp(OLD, "")])
+            assert fencing.rival_in(told.value) == NEW, path
             assert (queue.dump(), queue.met()) == (before, NEW), path
 
 
@@ -129,10 +129,10 @@ def test_a_wish_to_cancel_is_not_told_either(queue: Queue, pipe: Pipe) -> None:
     with queue.client.pubsub() as listener:
         listener.subscribe(f"unstall:cancel:{queue.base}")
         listener.get_message(timeout=5)
-        seen = Seen("locked", State.ACTIVE, token="t:1")
-        (done,) = operator(queue.flavour).on_jobs(Act.CANCEL, queue.target(pipe, OLD), [seen], Options(), NOW)
+        seen = ExpectedJob("locked", JobState.ACTIVE, token="t:1")
+        (done,) = operator(queue.flavour).on_jobs(Action.CANCEL, queue.target(pipe, OLD), [seen], ActionOptions(), NOW)
         assert (done.outcome, done.fenced) == (Outcome.REFUSED, NEW)
-        (done,) = operator(queue.flavour).on_jobs(Act.CANCEL, queue.target(pipe, NEW), [seen], Options(), NOW)
+        (done,) = operator(queue.flavour).on_jobs(Action.CANCEL, queue.target(pipe, NEW), [seen], ActionOptions(), NOW)
         assert done.outcome is Outcome.DONE
         message = listener.get_message(timeout=5)
         assert message is not None
@@ -147,7 +147,7 @@ def test_while_another_installation_holds_the_queue_nothing_is_changed(queue: Qu
         assert attempt(queue.target(pipe, NEW, OURS)) == THEIRS, name
         assert queue.dump() == before, name
         assert queue.client.get(queue.fence) == THEIRS.encode(), name
-        assert queue.client.get(fence.epoch_key_of(queue.base, OURS)) is None, name
+        assert queue.client.get(fencing.epoch_key_of(queue.base, OURS)) is None, name
 
 
 def test_when_the_other_installation_is_silent_its_epoch_disarms_nobody(queue: Queue, pipe: Pipe) -> None:
@@ -188,10 +188,10 @@ def test_what_is_no_epoch_is_somebody_else_s_and_stays(value: bytes, queue: Queu
 
 
 def test_of_many_jobs_what_was_done_until_then_is_told(queue: Queue, valkey: Store, pipe: Pipe) -> None:
-    jobs = [Seen(str(number), State.FAILED) for number in range(200)]
+    jobs = [ExpectedJob(str(number), JobState.FAILED) for number in range(200)]
     queue.failed(*(job.id for job in jobs))
     wire = Overtaken(pipe, valkey.client, queue.base, behind=2, epoch=NEW)
-    told = operator(queue.flavour).on_jobs(Act.RETRY, queue.target(wire, OLD), jobs, Options(), NOW)
+    told = operator(queue.flavour).on_jobs(Action.RETRY, queue.target(wire, OLD), jobs, ActionOptions(), NOW)
     done = [one.id for one in told if one.outcome is Outcome.DONE]
     assert [one.id for one in told] == [job.id for job in jobs]
     assert {one.fenced for one in told if one.id not in done} == {NEW}
@@ -200,16 +200,16 @@ def test_of_many_jobs_what_was_done_until_then_is_told(queue: Queue, valkey: Sto
     assert kept == set(done)
 
 
-@pytest.mark.parametrize("options", [{"state": State.FAILED}, {"state": State.FAILED, "limit": 90}])
+@pytest.mark.parametrize("options", [{"state": JobState.FAILED}, {"state": JobState.FAILED, "limit": 90}])
 def test_what_a_step_took_away_until_then_is_kept(
     options: dict[str, Any], queue: Queue, valkey: Store, pipe: Pipe
 ) -> None:
     queue.failed(*(str(number) for number in range(100)))
     wire = Overtaken(pipe, valkey.client, queue.base, behind=3, epoch=NEW)
     step = operator(queue.flavour).take_away(
-        Act.CLEAN,
+        Action.CLEAN,
         queue.target(wire, OLD),
-        Options(**options),
+        ActionOptions(**options),
         NOW,
         budget=100,
     )
@@ -219,10 +219,10 @@ def test_what_a_step_took_away_until_then_is_kept(
 
 
 def test_a_removal_that_is_overtaken_says_of_each_job_what_came_of_it(queue: Queue, valkey: Store, pipe: Pipe) -> None:
-    jobs = [Seen(str(number), State.FAILED) for number in range(ACTIVE_CHUNK)]
+    jobs = [ExpectedJob(str(number), JobState.FAILED) for number in range(ACTIVE_CHUNK)]
     queue.failed(*(job.id for job in jobs))
     wire = Overtaken(pipe, valkey.client, queue.base, behind=2, epoch=NEW)
-    told = operator(queue.flavour).on_jobs(Act.REMOVE, queue.target(wire, OLD), jobs, Options(), NOW)
+    told = operator(queue.flavour).on_jobs(Action.REMOVE, queue.target(wire, OLD), jobs, ActionOptions(), NOW)
     done = [one.id for one in told if one.outcome is Outcome.DONE]
     assert {one.fenced for one in told if one.id not in done} == {NEW}
     assert all(one.kept for one in told if one.id in done)

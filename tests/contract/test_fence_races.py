@@ -10,10 +10,10 @@ from itertools import count, pairwise
 
 import pytest
 
-from recovery.backends import operator
-from recovery.backends.base import Wire
-from recovery.domain.acting import Act, Options, Outcome, Seen
-from recovery.domain.jobs import State
+from recovery.backends.base import CommandClient
+from recovery.backends.registry import operator
+from recovery.domain.actions.types import Action, ActionOptions, ExpectedJob, Outcome
+from recovery.domain.jobs import JobState
 from tests.fences import FLAVOURS, NOW, Queue
 from tests.stores import Store
 from tests.wires import wired
@@ -78,7 +78,7 @@ def _fail_over(queue: Queue, store: Store, times: int) -> None:
     assert len(refused) >= times // 4, "hardly anybody was overtaken: nothing was shown"
 
 
-def _act(queue: Queue, wire: Wire, term: Term, numbers: Iterator[int]) -> Tally:
+def _act(queue: Queue, wire: CommandClient, term: Term, numbers: Iterator[int]) -> Tally:
     """Acts until it is refused, and takes the lease back; now and then it takes it again without need."""
     tally, mine = Tally(), term.take()
     ours, seeding = operator(queue.flavour), Queue(queue.client, "bull4", queue.base)
@@ -86,7 +86,9 @@ def _act(queue: Queue, wire: Wire, term: Term, numbers: Iterator[int]) -> Tally:
         for _ in range(STEPS):
             id = str(next(numbers))
             seeding.failed(id)
-            (done,) = ours.on_jobs(Act.RETRY, queue.target(wire, mine), [Seen(id, State.FAILED)], Options(), NOW)
+            (done,) = ours.on_jobs(
+                Action.RETRY, queue.target(wire, mine), [ExpectedJob(id, JobState.FAILED)], ActionOptions(), NOW
+            )
             if done.fenced is None:
                 assert done.outcome is Outcome.DONE, done
                 tally.done[id] = mine

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from recovery.domain.lines import Level, Query
-from recovery.logs.base import Source
+from recovery.domain.logs.types import LogLevel, LogQuery
+from recovery.logs.base import LogReader
 from recovery.logs.files import FilesSource
 from tests.contract.log_source import Bench, LogSourceContract, Raw
 from tests.log_files import spec, stamped
@@ -44,7 +44,7 @@ class FilesBench(Bench):
         for value in self.values:
             (self._root / value).unlink(missing_ok=True)
 
-    def make(self) -> Source:
+    def make(self) -> LogReader:
         return FilesSource(spec(self._root))
 
 
@@ -57,8 +57,8 @@ class TestFiles(LogSourceContract):
 
     async def test_what_comes_later_of_a_trace_has_its_level_too(self, bench: FilesBench) -> None:
         """A look may end in the midst of a trace."""
-        source, errors = bench.source(), Query(levels=frozenset({Level.ERROR}))
-        place = (await source.read(Query(), after="")).after
+        source, errors = bench.source(), LogQuery(levels=frozenset({LogLevel.ERROR}))
+        place = (await source.read(LogQuery(), after="")).after
         found: list[str] = []
         for number, text in enumerate(("ERROR: failed", "  at first", "  at second"), 1):
             bench.more(text)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 import pytest
 
-from recovery.config.endpoints import Endpoint
+from recovery.config.addresses.http_endpoints import HttpEndpoint
 from recovery.config.logs import LOKI, LogSource
 from recovery.logs.loki import LokiSource
 from tests.contract.log_source import Bench, LogSourceContract, Raw
@@ -29,7 +29,7 @@ class DoubleBench(Bench):
         self._double.forget()
 
     def make(self) -> LokiSource:
-        return LokiSource(LogSource("loki", "Loki", LOKI, Endpoint(self._double.url), timeout=30), settled=0)
+        return LokiSource(LogSource("loki", "Loki", LOKI, HttpEndpoint(self._double.url), timeout=30), settled=0)
 
 
 @pytest.fixture

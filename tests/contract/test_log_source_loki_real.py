@@ -9,12 +9,12 @@ from itertools import count
 
 import pytest
 
-from recovery.config.endpoints import Endpoint
+from recovery.config.addresses.http_endpoints import HttpEndpoint
 from recovery.config.logs import LOKI, LogSource
-from recovery.domain.lines import Query
+from recovery.domain.logs.types import LogQuery
 from recovery.errors import AccessDenied
 from recovery.logs.loki import LokiSource
-from recovery.logs.loki.asking import Asking
+from recovery.logs.loki.client import LokiClient
 from tests.contract.log_source import Bench, LogSourceContract, Raw
 from tests.loki_double import LokiDouble
 from tests.loki_real import PROGRAM, RealLoki
@@ -41,7 +41,7 @@ def tenant() -> str:
 
 
 def spec(url: str, tenant: str) -> LogSource:
-    return LogSource("loki", "Loki", LOKI, Endpoint(url), tenant=tenant, timeout=30)
+    return LogSource("loki", "Loki", LOKI, HttpEndpoint(url), tenant=tenant, timeout=30)
 
 
 class RealBench(Bench):
@@ -127,7 +127,7 @@ async def test_lines_of_one_moment_are_kept_once_and_are_counted(
     loki.push(tenant, MAIL, [(at, text) for text in (*texts, *texts[:5])])
     around = (at - 10**6 - 1, at - 10**6, at - 10**6, at - 10**6 + 1, at - 1, at + 1)
     loki.push(tenant, MAIL, [(moment, f"beside {number}") for number, moment in enumerate(around)])
-    asking = Asking(spec(loki.url, tenant))
+    asking = LokiClient(spec(loki.url, tenant))
     found, is_cut = await asking.lines('{app="mail"}', at, at + 1, 100, is_backward=is_backward)
     assert (sorted(entry.text for entry in found), is_cut) == (sorted(texts), False)
     assert [entry.text for entry in found] != texts  # nobody may rely on their order
@@ -164,12 +164,12 @@ async def test_whatever_is_written_is_plain_text_for_it_too(loki: RealLoki, tena
     at = time.time_ns() - MINUTE
     loki.push(tenant, MAIL, [(at, "neither"), (at + 1, f"it is {text} here")])
     source = LokiSource(spec(loki.url, tenant), settled=0)
-    shown = (await source.search(Query(start=at))).lines[-1].text[6:-5]
-    page = await source.search(Query(start=at, include=(shown,)))
+    shown = (await source.search(LogQuery(start=at))).lines[-1].text[6:-5]
+    page = await source.search(LogQuery(start=at, include=(shown,)))
     assert "neither" not in [line.text for line in page.lines]
     assert len(page.lines) == 1
-    assert (await source.search(Query(start=at, include=(shown + "~",)))).lines == []
-    values = Query((("app", frozenset((text, "mail"))), ("container", frozenset((text,)))), start=at)
+    assert (await source.search(LogQuery(start=at, include=(shown + "~",)))).lines == []
+    values = LogQuery((("app", frozenset((text, "mail"))), ("container", frozenset((text,)))), start=at)
     assert (await source.search(values)).lines == []
     await source.close()
 
@@ -180,7 +180,7 @@ async def test_of_more_lines_in_one_moment_it_is_said_how_many_are_missing(loki:
     source = LokiSource(spec(loki.url, tenant), settled=0)
     place, found, gaps = str(at - 1), [], []
     while True:
-        page = await source.read(Query(), after=place, limit=900)
+        page = await source.read(LogQuery(), after=place, limit=900)
         found += [line.text for line in page.lines]
         gaps += [page.gap.count] if page.gap else []
         place = page.after
@@ -196,7 +196,7 @@ async def test_a_search_and_labels_of_all_times_are_no_error(loki: RealLoki, ten
     loki.push(tenant, MAIL, [(now - MINUTE, "new")])
     source, before, texts = LokiSource(spec(loki.url, tenant), settled=0), "", []
     while True:
-        page = await source.search(Query(), before=before)
+        page = await source.search(LogQuery(), before=before)
         texts += [line.text for line in page.lines]
         before = page.before
         if not before:
@@ -209,6 +209,6 @@ async def test_a_search_and_labels_of_all_times_are_no_error(loki: RealLoki, ten
 async def test_without_a_tenant_it_is_asked_for(loki: RealLoki) -> None:
     source = LokiSource(spec(loki.url, ""), settled=0)
     with pytest.raises(AccessDenied) as caught:
-        await source.search(Query())
+        await source.search(LogQuery())
     assert "tenant" in caught.value.advice
     await source.close()

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from recovery.logs.base import Source
+from recovery.logs.base import LogReader
 from tests.contract.log_source import Bench, LogSourceContract, Raw
 from tests.log_writer import LogWriter
 from tests.shipped import Sources, settle, sources_of
@@ -35,7 +35,7 @@ class StreamBench(Bench):
         for writer in self._writers:
             writer.forget()
 
-    def make(self) -> Source:
+    def make(self) -> LogReader:
         return self._sources.new()
 
 

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from recovery.backends.bull import instances
-from recovery.connections.reply_limits import MIB
+from recovery.backends.bull import n8n_instances
 from recovery.domain.n8n.instances import InstanceRegistry, summary
+from recovery.stores.redis.reply_limits import MIB
 from tests.n8n_instances import HEAD, register, unregister
 from tests.stores import Store
 from tests.watching import now_ms
@@ -17,7 +17,7 @@ from tests.wires import wired
 
 def read(store: Store, prefix: str = "n8n") -> InstanceRegistry:
     with wired(store.url) as wire:
-        return instances.read(wire, prefix, now_ms())
+        return n8n_instances.read(wire, prefix, now_ms())
 
 
 def test_every_process_is_read_with_its_times_by_the_clock_of_redis(valkey: Store) -> None:
@@ -81,7 +81,7 @@ def test_what_others_planted_is_not_fetched(valkey: Store) -> None:
 
 
 def test_a_registry_with_more_members_than_any_n8n_has_is_not_read(valkey: Store) -> None:
-    valkey.client.sadd(f"{HEAD}members", *(f"{HEAD}{number}" for number in range(instances.MEMBERS_LIMIT + 1)))
+    valkey.client.sadd(f"{HEAD}members", *(f"{HEAD}{number}" for number in range(n8n_instances.MEMBERS_LIMIT + 1)))
     assert read(valkey).fault == "n8n's registry has 1,001 members, more than are read."
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from recovery.backends.base import Target
-from recovery.backends.bull.write import BullOperator
-from recovery.domain.acting import Act, Options, Outcome
-from recovery.domain.jobs import State
+from recovery.backends.bull.operator import BullOperator
+from recovery.domain.actions.types import Action, ActionOptions, Outcome
+from recovery.domain.jobs import JobState
 from tests.contract import golden
 from tests.contract.golden import Case, Rule
 from tests.pipe import Pipe
@@ -60,11 +60,11 @@ def _name(case: Case) -> str:
 
 
 ACTS = {
-    "stalled_requeue": (Act.REQUEUE, "stalled", Options(is_late=True)),
-    "stalled_overlimit": (Act.FAIL, "stalled", Options(is_late=True)),
-    "retry_failed": (Act.RETRY, "failed", Options()),
-    "promote": (Act.PROMOTE, "", Options()),
-    "remove": (Act.REMOVE, "", Options(is_late=True)),
+    "stalled_requeue": (Action.REQUEUE, "stalled", ActionOptions(is_late=True)),
+    "stalled_overlimit": (Action.FAIL, "stalled", ActionOptions(is_late=True)),
+    "retry_failed": (Action.RETRY, "failed", ActionOptions()),
+    "promote": (Action.PROMOTE, "", ActionOptions()),
+    "remove": (Action.REMOVE, "", ActionOptions(is_late=True)),
 }
 
 
@@ -84,9 +84,9 @@ def test_a_job_ends_as_the_library_leaves_it(case: Case, store: Store, pipe: Pip
 @pytest.mark.parametrize("case", _cases("pause", "resume"), ids=_name)
 def test_a_queue_is_paused_and_resumed_as_the_library_does(case: Case, store: Store, pipe: Pipe) -> None:
     golden.replay(store, case)
-    act = Act.PAUSE if case.name == "pause" else Act.RESUME
+    act = Action.PAUSE if case.name == "pause" else Action.RESUME
     with golden.publishing(store) as published:
-        done = OPERATOR.on_queue(act, Target(pipe, case.ref, case.flavour), Options(), NOW)
+        done = OPERATOR.on_queue(act, Target(pipe, case.ref, case.flavour), ActionOptions(), NOW)
     assert done.outcome is Outcome.DONE
     assert golden.differences(store, case) == {}
     assert published == list(case.published)
@@ -95,15 +95,15 @@ def test_a_queue_is_paused_and_resumed_as_the_library_does(case: Case, store: St
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("clean_failed", Options(state=State.FAILED)),
-        ("clean_wait", Options(state=State.WAITING)),
-        ("clean_active_mixed", Options(state=State.ACTIVE, is_late=True)),
+        ("clean_failed", ActionOptions(state=JobState.FAILED)),
+        ("clean_wait", ActionOptions(state=JobState.WAITING)),
+        ("clean_active_mixed", ActionOptions(state=JobState.ACTIVE, is_late=True)),
     ],
 )
-def test_a_clean_takes_what_the_library_takes(name: str, options: Options, store: Store, pipe: Pipe) -> None:
+def test_a_clean_takes_what_the_library_takes(name: str, options: ActionOptions, store: Store, pipe: Pipe) -> None:
     for case in _cases(name):
         golden.replay(store, case)
-        removed = OPERATOR.take_away(Act.CLEAN, Target(pipe, case.ref, case.flavour), options, NOW, budget=100)
+        removed = OPERATOR.take_away(Action.CLEAN, Target(pipe, case.ref, case.flavour), options, NOW, budget=100)
         assert (removed.removed, removed.is_finished) == (len(case.returned), True)
         assert golden.differences(store, case) == {}
 
@@ -113,7 +113,7 @@ def test_a_drain_takes_the_delayed_jobs_whole(store: Store, pipe: Pipe) -> None:
     for case in _cases("drain"):
         golden.replay(store, case)
         target = Target(pipe, case.ref, case.flavour)
-        removed = OPERATOR.take_away(Act.DRAIN, target, Options(delayed=True), NOW, budget=100)
+        removed = OPERATOR.take_away(Action.DRAIN, target, ActionOptions(delayed=True), NOW, budget=100)
         delayed = {f"{golden.BASE}:{id}" for id in case.ids("delayed")}
         assert delayed
         assert removed.removed == len(case.ids("wait")) + len(delayed)

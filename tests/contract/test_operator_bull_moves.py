@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from recovery.domain.acting import Act, Outcome, Seen
-from recovery.domain.jobs import State
+from recovery.domain.actions.types import Action, ExpectedJob, Outcome
+from recovery.domain.jobs import JobState
 from tests.contract.bull_jobs import HOUR, desk, failed, held, unchanged
 from tests.contract.desk import Desk
 from tests.waiting import until
@@ -17,11 +17,11 @@ __all__ = ["desk"]
 
 
 class TestRetry:
-    @pytest.mark.parametrize("state", [State.FAILED, State.COMPLETED])
-    def test_a_live_worker_takes_it_again(self, desk: Desk, state: State) -> None:
+    @pytest.mark.parametrize("state", [JobState.FAILED, JobState.COMPLETED])
+    def test_a_live_worker_takes_it_again(self, desk: Desk, state: JobState) -> None:
         job = desk.queue.add("again")
-        (desk.failed if state is State.FAILED else desk.done)(job)
-        desk.does(Act.RETRY, job)
+        (desk.failed if state is JobState.FAILED else desk.done)(job)
+        desk.does(Action.RETRY, job)
         assert {"finishedOn", "processedOn", "failedReason"}.isdisjoint(desk.hash(job))
         worker = desk.queue.work("ok")
         until(lambda: ("completed", job) in worker.events())
@@ -30,53 +30,53 @@ class TestRetry:
         """The library puts it behind all others."""
         job = failed(desk, priority=2)
         first, last = desk.queue.add("urgent", priority=1), desk.queue.add("slow", priority=3)
-        desk.does(Act.RETRY, job)
+        desk.does(Action.RETRY, job)
         assert desk.list("wait") == [last, job, first]
         assert desk.zset("priority") == {first: 1, job: 2, last: 3}
 
     def test_lifo_runs_next(self, desk: Desk) -> None:
         job, waiting = failed(desk, lifo=True), desk.queue.add("waits")
-        desk.does(Act.RETRY, job)
+        desk.does(Action.RETRY, job)
         assert desk.list("wait") == [waiting, job]
 
     def test_a_paused_queue_stays_paused(self, desk: Desk) -> None:
         job = failed(desk)
         desk.queue.pause()
-        desk.does(Act.RETRY, job)
+        desk.does(Action.RETRY, job)
         assert (desk.list("paused"), desk.list("wait")) == ([job], [])
 
     def test_stalls_and_attempts_can_be_forgotten(self, desk: Desk) -> None:
         job = failed(desk)
         desk.store.client.hset(desk.queue.key(job), mapping={"stalledCounter": 2, "attemptsMade": 3})
-        desk.does(Act.RETRY, job, reset_stalls=True, reset_attempts=True)
+        desk.does(Action.RETRY, job, reset_stalls=True, reset_attempts=True)
         assert {"stalledCounter", "attemptsMade"}.isdisjoint(desk.hash(job))
 
     def test_one_that_was_retried_already_keeps_its_fields(self, desk: Desk) -> None:
         """The library wipes them first and looks for the job afterwards."""
         job = failed(desk)
         seen = desk.seen(job)
-        desk.does(Act.RETRY, job)
+        desk.does(Action.RETRY, job)
         desk.store.client.hset(desk.queue.key(job), "processedOn", str(seen.processed_at))
-        (done,) = unchanged(desk, Act.RETRY, seen)
-        assert (done.state, done.why) == (State.WAITING, "It is waiting now, not failed any more.")
+        (done,) = unchanged(desk, Action.RETRY, seen)
+        assert (done.state, done.why) == (JobState.WAITING, "It is waiting now, not failed any more.")
 
     def test_a_locked_one_is_refused(self, desk: Desk) -> None:
         job = failed(desk)
         desk.store.client.set(desk.queue.key(job, "lock"), "somebody", px=60_000)
-        assert "locked" in unchanged(desk, Act.RETRY, desk.seen(job))[0].why
+        assert "locked" in unchanged(desk, Action.RETRY, desk.seen(job))[0].why
 
     def test_one_that_failed_again_since_is_refused(self, desk: Desk) -> None:
         job = failed(desk)
         older = replace(desk.seen(job), processed_at=2)
-        assert "since it was shown" in unchanged(desk, Act.RETRY, older)[0].why
+        assert "since it was shown" in unchanged(desk, Action.RETRY, older)[0].why
 
     def test_a_waiting_one_is_refused(self, desk: Desk) -> None:
         job = desk.queue.add("waits")
-        assert "It was waiting" in unchanged(desk, Act.RETRY, desk.seen(job))[0].why
+        assert "It was waiting" in unchanged(desk, Action.RETRY, desk.seen(job))[0].why
 
     def test_hundreds_go_in_one_call(self, desk: Desk) -> None:
         jobs = [failed(desk) for _ in range(300)]
-        done = desk.act(Act.RETRY, *(Seen(job, State.FAILED, processed_at=1) for job in jobs))
+        done = desk.act(Action.RETRY, *(ExpectedJob(job, JobState.FAILED, processed_at=1) for job in jobs))
         assert {one.outcome for one in done} == {Outcome.DONE}
         assert desk.list("wait") == jobs[::-1]
 
@@ -84,7 +84,7 @@ class TestRetry:
 class TestPromote:
     def test_a_live_worker_takes_it_at_once(self, desk: Desk) -> None:
         job = desk.queue.add("later", delay=HOUR)
-        desk.does(Act.PROMOTE, job)
+        desk.does(Action.PROMOTE, job)
         desk.queue.work("ok")
         desk.ended(job)
         assert desk.hash(job)["delay"] == "0"
@@ -92,27 +92,27 @@ class TestPromote:
     def test_it_goes_among_its_equals(self, desk: Desk) -> None:
         job, first = desk.queue.add("later", delay=HOUR, priority=2), desk.queue.add("urgent", priority=1)
         last = desk.queue.add("slow", priority=3)
-        desk.does(Act.PROMOTE, job)
+        desk.does(Action.PROMOTE, job)
         assert desk.list("wait") == [last, job, first]
 
     def test_a_paused_queue_stays_paused_even_when_it_is_empty(self, desk: Desk) -> None:
         """Bull 3 asks whether `paused` has jobs, and else pushes to `wait`."""
         job = desk.queue.add("later", delay=HOUR)
         desk.queue.pause()
-        desk.does(Act.PROMOTE, job)
+        desk.does(Action.PROMOTE, job)
         assert (desk.list("paused"), desk.list("wait")) == ([job], [])
 
     def test_one_that_came_due_is_refused(self, desk: Desk) -> None:
         job = desk.queue.add("later", delay=HOUR)
         seen = desk.seen(job)
         desk.queue.call_job(job, "promote")
-        assert unchanged(desk, Act.PROMOTE, seen)[0].state is State.WAITING
+        assert unchanged(desk, Action.PROMOTE, seen)[0].state is JobState.WAITING
 
     def test_one_that_is_gone_is_missing(self, desk: Desk) -> None:
         job = desk.queue.add("later", delay=HOUR)
         seen = desk.seen(job)
         desk.queue.call_job(job, "remove")
-        assert [done.outcome for done in desk.act(Act.PROMOTE, seen)] == [Outcome.MISSING]
+        assert [done.outcome for done in desk.act(Action.PROMOTE, seen)] == [Outcome.MISSING]
 
 
 class TestCancel:
@@ -121,7 +121,7 @@ class TestCancel:
         listener = desk.store.connect().pubsub(ignore_subscribe_messages=False)
         listener.subscribe(f"unstall:cancel:{desk.queue.base}")
         until(lambda: (listener.get_message(timeout=1) or {}).get("type") == "subscribe")
-        done = desk.does(Act.CANCEL, job)
+        done = desk.does(Action.CANCEL, job)
         heard = until(lambda: listener.get_message(timeout=1))
         listener.close()
         assert done.why.startswith("1 listener was notified")
@@ -129,15 +129,15 @@ class TestCancel:
 
     def test_when_nobody_listens_it_says_so(self, desk: Desk) -> None:
         job = held(desk)
-        (done,) = unchanged(desk, Act.CANCEL, desk.seen(job))
+        (done,) = unchanged(desk, Action.CANCEL, desk.seen(job))
         assert done.why.startswith("No worker listens")
 
     def test_another_holder_is_not_told(self, desk: Desk) -> None:
         job = held(desk)
         seen = replace(desk.seen(job), token="another")
-        assert "Its lock is not the one" in unchanged(desk, Act.CANCEL, seen)[0].why
+        assert "Its lock is not the one" in unchanged(desk, Action.CANCEL, seen)[0].why
 
     def test_a_job_that_nobody_holds_is_refused(self, desk: Desk) -> None:
         job = held(desk)
         desk.store.client.delete(desk.queue.key(job, "lock"))
-        assert "no longer has a lock" in unchanged(desk, Act.CANCEL, desk.seen(job))[0].why
+        assert "no longer has a lock" in unchanged(desk, Action.CANCEL, desk.seen(job))[0].why

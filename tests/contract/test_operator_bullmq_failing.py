@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from recovery.backends.base import Target
-from recovery.backends.bullmq import failing
-from recovery.backends.bullmq.write import BullMQOperator
-from recovery.domain.acting import Act, Done, Options, Outcome, Seen
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef
+from recovery.backends.bullmq import fail_plan
+from recovery.backends.bullmq.operator import BullMQOperator
+from recovery.domain.actions.types import Action, ActionOptions, ExpectedJob, Outcome, ScriptOutcome
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobState
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
 from tests.cluster import Cluster
 from tests.contract import golden
 from tests.contract.desk import GENERATIONS, Desk, desk_of, now
@@ -116,14 +116,14 @@ def desk(request: pytest.FixtureRequest, valkey: Store, libraries: Fleet) -> Ite
         Hand.close_all(desk.queue)
 
 
-def _taken(desk: Desk, **options: Any) -> tuple[Hand, Seen]:
+def _taken(desk: Desk, **options: Any) -> tuple[Hand, ExpectedJob]:
     hand = Hand.of(desk.queue, **options)
     job = hand.take()
     assert job
     return hand, desk.seen(job)
 
 
-def _compare(desk: Desk, hand: Hand, seen: Seen) -> None:
+def _compare(desk: Desk, hand: Hand, seen: ExpectedJob) -> None:
     """The hand lets go of the job for good; then the same keys once more, and we do it."""
     before = golden.dump(desk.store)
     assert hand.fail(seen.id, "no more") == ""
@@ -135,12 +135,12 @@ def _compare(desk: Desk, hand: Hand, seen: Seen) -> None:
     assert ours == golden.compared(theirs)
 
 
-def _fail(desk: Desk, seen: Seen, now: int) -> None:
+def _fail(desk: Desk, seen: ExpectedJob, now: int) -> None:
     target = Target(desk.pipe, desk.ref, desk.known)
-    options = Options(directly=True, is_late=True, message="no more", other_queues=True)
-    (done,) = OPERATOR.on_jobs(Act.FAIL, target, [seen], options, now)
+    options = ActionOptions(directly=True, is_late=True, message="no more", other_queues=True)
+    (done,) = OPERATOR.on_jobs(Action.FAIL, target, [seen], options, now)
     assert done.outcome is Outcome.DONE, done
-    assert (done.state is State.FAILED) == (seen.id in desk.zset("failed"))
+    assert (done.state is JobState.FAILED) == (seen.id in desk.zset("failed"))
 
 
 def _time_of(keyspace: golden.Keyspace, desk: Desk) -> int:
@@ -169,7 +169,7 @@ def test_it_is_counted_where_workers_count(minutes: int, desk: Desk) -> None:
     assert before
 
 
-def _compare_metrics(desk: Desk, hand: Hand, seen: Seen) -> None:
+def _compare_metrics(desk: Desk, hand: Hand, seen: ExpectedJob) -> None:
     """As `_compare`; but the list is cut to its length by the next worker, who alone knows it."""
     key = desk.queue.key("metrics:failed:data")
     before = golden.dump(desk.store)
@@ -210,7 +210,7 @@ class TestByTheStalledCheck:
             yield desk
             Hand.close_all(desk.queue)
 
-    def _family(self, desk: Desk, option: str) -> tuple[Seen, Desk]:
+    def _family(self, desk: Desk, option: str) -> tuple[ExpectedJob, Desk]:
         """An orphan, and the queue of its parent."""
         parents = desk.beside(desk.queue.library.queue(desk.store, f"{desk.queue.name}-parents"))
         _flow(options={option: True}, parent={"jobId": "parent"})(desk.queue, parents.queue)
@@ -218,17 +218,17 @@ class TestByTheStalledCheck:
         desk.store.client.delete(desk.queue.key(seen.id, "lock"))
         return seen, parents
 
-    def _fail(self, desk: Desk, seen: Seen, version: str) -> Done:
-        target = Target(desk.pipe, desk.ref, Flavour(Library.BULLMQ, 5, version))
-        options = Options(other_queues=True)
-        (done,) = OPERATOR.on_jobs(Act.FAIL, target, [replace(seen, token=None)], options, now())
+    def _fail(self, desk: Desk, seen: ExpectedJob, version: str) -> ScriptOutcome:
+        target = Target(desk.pipe, desk.ref, LibraryVersion(QueueLibrary.BULLMQ, 5, version))
+        options = ActionOptions(other_queues=True)
+        (done,) = OPERATOR.on_jobs(Action.FAIL, target, [replace(seen, token=None)], options, now())
         assert done.outcome is Outcome.DONE, done
         return done
 
     @pytest.mark.parametrize("version", ["5.0.0", "5.30.1", "5.45.2", "5.48.0", "5.53.1"])
     def test_up_to_5_53_1_it_fails_here(self, version: str, five: Desk) -> None:
         seen, _ = self._family(five, "failParentOnFailure")
-        assert self._fail(five, seen, version).state is State.FAILED
+        assert self._fail(five, seen, version).state is JobState.FAILED
         field = "stc" if version == "5.53.1" else "stalledCounter"
         assert five.hash(seen.id)[field] == "1"
         assert five.hash(seen.id)["failedReason"] == "job stalled more than allowable limit"
@@ -268,7 +268,7 @@ class TestByTheStalledCheck:
 
     def test_without_a_known_minor_version_nothing_is_left_to_a_worker(self, five: Desk) -> None:
         seen, parents = self._family(five, "failParentOnFailure")
-        assert self._fail(five, seen, "").state is State.FAILED
+        assert self._fail(five, seen, "").state is JobState.FAILED
         assert parents.state("parent") == "failed"
         assert five.hash(seen.id)["stc"] == "1"
 
@@ -278,11 +278,11 @@ class TestByTheStalledCheck:
     ) -> None:
         with desk_of(generation, libraries, valkey) as desk:
             seen, parents = self._family(desk, "failParentOnFailure")
-            done = desk.does(Act.FAIL, replace(seen, token=None), message="the machine is gone")
-            assert done.state is State.WAITING
+            done = desk.does(Action.FAIL, replace(seen, token=None), message="the machine is gone")
+            assert done.state is JobState.WAITING
             assert done.why.startswith("It is in wait: the next worker")
             worker = desk.queue.work("ok")
-            desk.ended(seen.id, State.FAILED)
+            desk.ended(seen.id, JobState.FAILED)
             assert worker.events("completed") == []
             assert desk.hash(seen.id)["failedReason"] == "the machine is gone"
             parents.failed("parent")
@@ -302,14 +302,14 @@ class TestRefusal:
         desk.queue.add()
         _, seen = _taken(desk)
         desk.store.client.delete(desk.queue.key(seen.id, "lock"))
-        plans = failing.plans
+        plans = fail_plan.plans
 
         def late(*given: Any, **named: Any) -> Any:
             found = plans(*given, **named)
             desk.store.client.hset(desk.queue.key(seen.id), "parentKey", "bull:another:1")
             return found
 
-        monkeypatch.setattr(failing, "plans", late)
+        monkeypatch.setattr(fail_plan, "plans", late)
         assert "try again" in self._refused(desk, seen).why
 
     def test_a_family_without_end(self, desk: Desk) -> None:
@@ -326,7 +326,7 @@ class TestRefusal:
             assert "generations above" in self._refused(desk, seen).why
         else:
             assert (
-                desk.act(Act.FAIL, replace(seen, token=None), directly=True, other_queues=True)[0].outcome
+                desk.act(Action.FAIL, replace(seen, token=None), directly=True, other_queues=True)[0].outcome
                 is Outcome.DONE
             )
 
@@ -337,21 +337,27 @@ class TestRefusal:
             pairs = [part for pair in ({"name": "child", "opts": "{}"} | parent).items() for part in pair]
             wire.call([("HSET", "{a}:q:1", *pairs), ("LPUSH", "{a}:q:active", "1")])
             wire.call([("SADD", "{b}:p:1:dependencies", "{a}:q:1")])
-            target = Target(wire, ref, Flavour(Library.BULLMQ, 6, "6.7.0"))
+            target = Target(wire, ref, LibraryVersion(QueueLibrary.BULLMQ, 6, "6.7.0"))
             (done,) = OPERATOR.on_jobs(
-                Act.FAIL, target, [Seen("1", State.ACTIVE)], Options(directly=True, other_queues=True), now()
+                Action.FAIL,
+                target,
+                [ExpectedJob("1", JobState.ACTIVE)],
+                ActionOptions(directly=True, other_queues=True),
+                now(),
             )
             assert (done.outcome, done.why.split(",")[0]) == (
                 Outcome.REFUSED,
                 "Its parent lives on another node of the cluster",
             )
             assert wire.call([("LRANGE", "{a}:q:active", 0, -1)]) == [[b"1"]]
-            (done,) = OPERATOR.on_jobs(Act.REQUEUE, target, [Seen("1", State.ACTIVE)], Options(), now())
+            (done,) = OPERATOR.on_jobs(
+                Action.REQUEUE, target, [ExpectedJob("1", JobState.ACTIVE)], ActionOptions(), now()
+            )
             assert done.outcome is Outcome.DONE
 
-    def _refused(self, desk: Desk, seen: Seen) -> Done:
+    def _refused(self, desk: Desk, seen: ExpectedJob) -> ScriptOutcome:
         before = desk.hash(seen.id)
-        (done,) = desk.act(Act.FAIL, replace(seen, token=None), directly=True, is_late=True, other_queues=True)
+        (done,) = desk.act(Action.FAIL, replace(seen, token=None), directly=True, is_late=True, other_queues=True)
         assert done.outcome is Outcome.REFUSED, done
         after = desk.hash(seen.id)
         assert {**after, "parentKey": ""} == {**before, "parentKey": ""}
@@ -369,7 +375,7 @@ class TestBetterThanTheLibrary:
             _after_others(removeOnFail=0)(desk.queue, desk.queue)
             _, seen = _taken(desk)
             desk.store.client.delete(desk.queue.key(seen.id, "lock"))
-            done = desk.does(Act.FAIL, replace(seen, token=None), is_late=True)
+            done = desk.does(Action.FAIL, replace(seen, token=None), is_late=True)
             assert done.why.startswith("It failed, and was removed")
             assert desk.hash(seen.id) == {}
             assert len(desk.zset("failed")) == 3
@@ -382,8 +388,8 @@ class TestBetterThanTheLibrary:
             _, seen = _taken(desk)
             desk.store.client.delete(desk.queue.key(seen.id, "lock"))
             desk.store.client.set(desk.queue.key("de", "same"), "another")
-            target = Target(desk.pipe, desk.ref, Flavour(Library.BULLMQ, 5, "5.30.1"))
-            (done,) = OPERATOR.on_jobs(Act.FAIL, target, [replace(seen, token=None)], Options(), now())
+            target = Target(desk.pipe, desk.ref, LibraryVersion(QueueLibrary.BULLMQ, 5, "5.30.1"))
+            (done,) = OPERATOR.on_jobs(Action.FAIL, target, [replace(seen, token=None)], ActionOptions(), now())
             assert done.outcome is Outcome.DONE
             assert desk.store.client.get(desk.queue.key("de", "same")) == b"another"
             Hand.close_all(desk.queue)

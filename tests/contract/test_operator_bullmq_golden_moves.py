@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from recovery.backends.base import Target
-from recovery.backends.bullmq.write import BullMQOperator
-from recovery.domain.acting import Act, Options, Outcome
-from recovery.domain.jobs import State
+from recovery.backends.bullmq.operator import BullMQOperator
+from recovery.domain.actions.types import Action, ActionOptions, Outcome
+from recovery.domain.jobs import JobState
 from tests.contract import golden
 from tests.contract.golden import BASE, Case, Rule
 from tests.pipe import Pipe
@@ -40,12 +40,12 @@ RULES = {
     ("bullmq6", "promote_all"): (DELAY_IS_OVER,),
 }
 ACTS = {
-    "retry_": (Act.RETRY, "failed"),
-    "flow_child_retry": (Act.RETRY, "failed"),
-    "promote_all": (Act.PROMOTE, "delayed"),
-    "promote_": (Act.PROMOTE, ""),
-    "remove_": (Act.REMOVE, ""),
-    "flow_child_remove": (Act.REMOVE, "active"),
+    "retry_": (Action.RETRY, "failed"),
+    "flow_child_retry": (Action.RETRY, "failed"),
+    "promote_all": (Action.PROMOTE, "delayed"),
+    "promote_": (Action.PROMOTE, ""),
+    "remove_": (Action.REMOVE, ""),
+    "flow_child_remove": (Action.REMOVE, "active"),
 }
 
 
@@ -66,7 +66,7 @@ def test_a_job_ends_as_the_library_leaves_it(case: Case, store: Store, pipe: Pip
     act, which = next(entry for prefix, entry in ACTS.items() if case.name.startswith(prefix))
     golden.replay(store, case)
     jobs = [case.seen(id) for id in (case.ids(which) if which else ["1"])]
-    options = Options(children=True, other_queues=True)  # as the library does it
+    options = ActionOptions(children=True, other_queues=True)  # as the library does it
     dones = OPERATOR.on_jobs(act, _target(pipe, case), jobs, options, NOW)
     assert golden.differences(store, case, RULES.get((case.file, case.name), ())) == {}
     assert {done.outcome for done in dones} == {Outcome.REFUSED if case.error else Outcome.DONE}
@@ -76,7 +76,7 @@ def test_a_job_ends_as_the_library_leaves_it(case: Case, store: Store, pipe: Pip
 def test_a_retried_job_stands_where_its_priority_belongs(case: Case, store: Store, pipe: Pipe) -> None:
     golden.replay(store, case)
     jobs = [case.seen(id) for id in case.ids("failed")]
-    OPERATOR.on_jobs(Act.RETRY, _target(pipe, case), jobs, Options(), NOW)
+    OPERATOR.on_jobs(Action.RETRY, _target(pipe, case), jobs, ActionOptions(), NOW)
     (prioritized,) = (seen.id for seen in jobs if int(case.before[f"{BASE}:{seen.id}"]["v"]["priority"]))
     place = "priority" if case.file == "bullmq3" else "prioritized"
     assert store.client.zrange(f"{BASE}:{place}", 0, -1) == [prioritized.encode()]
@@ -85,19 +85,19 @@ def test_a_retried_job_stands_where_its_priority_belongs(case: Case, store: Stor
 @pytest.mark.parametrize("case", _cases("pause", "resume"), ids=_named)
 def test_a_queue_is_paused_and_resumed_as_the_library_does(case: Case, store: Store, pipe: Pipe) -> None:
     golden.replay(store, case)
-    act = Act.PAUSE if case.name == "pause" else Act.RESUME
-    assert OPERATOR.on_queue(act, _target(pipe, case), Options(), NOW).outcome is Outcome.DONE
+    act = Action.PAUSE if case.name == "pause" else Action.RESUME
+    assert OPERATOR.on_queue(act, _target(pipe, case), ActionOptions(), NOW).outcome is Outcome.DONE
     assert golden.differences(store, case) == {}
 
 
 @pytest.mark.parametrize(
     ("name", "state"),
-    [("clean_failed", State.FAILED), ("clean_wait", State.WAITING), ("clean_active_mixed", State.ACTIVE)],
+    [("clean_failed", JobState.FAILED), ("clean_wait", JobState.WAITING), ("clean_active_mixed", JobState.ACTIVE)],
 )
-def test_a_clean_takes_what_the_library_takes(name: str, state: State, store: Store, pipe: Pipe) -> None:
+def test_a_clean_takes_what_the_library_takes(name: str, state: JobState, store: Store, pipe: Pipe) -> None:
     for case in _cases(name):
         golden.replay(store, case)
-        removed = OPERATOR.take_away(Act.CLEAN, _target(pipe, case), Options(state=state), NOW, budget=100)
+        removed = OPERATOR.take_away(Action.CLEAN, _target(pipe, case), ActionOptions(state=state), NOW, budget=100)
         assert sorted(kept.id for kept in removed.jobs) == sorted(case.returned)
         assert (removed.removed, removed.is_finished) == (len(case.returned), True)
         assert golden.differences(store, case) == {}
@@ -106,7 +106,7 @@ def test_a_clean_takes_what_the_library_takes(name: str, state: State, store: St
 @pytest.mark.parametrize("case", _cases("drain"), ids=_named)
 def test_a_drain_takes_what_the_library_takes(case: Case, store: Store, pipe: Pipe) -> None:
     golden.replay(store, case)
-    removed = OPERATOR.take_away(Act.DRAIN, _target(pipe, case), Options(delayed=True), NOW, budget=100)
+    removed = OPERATOR.take_away(Action.DRAIN, _target(pipe, case), ActionOptions(delayed=True), NOW, budget=100)
     assert removed.is_finished
     assert golden.differences(store, case) == {}
 
@@ -118,11 +118,11 @@ def test_what_was_taken_away_comes_back(case: Case, store: Store, pipe: Pipe) ->
     golden.replay(store, case)
     target, before = _target(pipe, case), golden.compared(golden.dump(store))
     if case.name.startswith("remove_"):
-        (done,) = OPERATOR.on_jobs(Act.REMOVE, target, [case.seen("1")], Options(), NOW)
+        (done,) = OPERATOR.on_jobs(Action.REMOVE, target, [case.seen("1")], ActionOptions(), NOW)
         taken = [done.kept]
     else:
-        act = Act.DRAIN if case.name == "drain" else Act.CLEAN
-        options = Options(state=State.FAILED, delayed=True)
+        act = Action.DRAIN if case.name == "drain" else Action.CLEAN
+        options = ActionOptions(state=JobState.FAILED, delayed=True)
         taken = list(OPERATOR.take_away(act, target, options, NOW, budget=100).jobs)
     for kept in reversed(taken):
         assert kept is not None

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from recovery.domain.acting import Act, Options, Outcome, Seen
-from recovery.domain.jobs import State
+from recovery.domain.actions.types import Action, ActionOptions, ExpectedJob, Outcome
+from recovery.domain.jobs import JobState
 from recovery.errors import WrongType
 from tests.contract.desk import GENERATIONS, OPERATOR, Desk, desk_of, now
 from tests.fleet import Fleet
@@ -32,15 +32,15 @@ class TestRetry:
         worker = desk.queue.work("ok")
         warm = desk.queue.add("warm")
         desk.ended(warm)
-        done = desk.does(Act.RETRY, job)
-        assert done.state is State.WAITING
+        done = desk.does(Action.RETRY, job)
+        assert done.state is JobState.WAITING
         desk.ended(job, seconds=WOKEN)
         until(lambda: worker.events("completed") == [("completed", warm), ("completed", job)])
 
     def test_a_completed_job_runs_once_more(self, desk: Desk) -> None:
         job = desk.queue.add()
         desk.done(job)
-        desk.does(Act.RETRY, job)
+        desk.does(Action.RETRY, job)
         assert desk.state(job) == "waiting"
         assert not {"returnvalue", "finishedOn", "processedOn"} & set(desk.hash(job))
         desk.done(job)
@@ -48,21 +48,21 @@ class TestRetry:
     def test_it_leaves_no_trace_of_the_failure_but_its_attempts(self, desk: Desk) -> None:
         job = desk.fail()
         before = desk.hash(job)
-        desk.does(Act.RETRY, job)
+        desk.does(Action.RETRY, job)
         gone = set(before) - set(desk.hash(job))
         assert gone == {"failedReason", "finishedOn", "processedOn"}
         assert desk.events()[-1] == {"event": "waiting", "jobId": job, "prev": "failed"}
 
     def test_attempts_are_forgotten_when_asked(self, desk: Desk) -> None:
         job = desk.fail()
-        desk.does(Act.RETRY, job, reset_attempts=True)
+        desk.does(Action.RETRY, job, reset_attempts=True)
         assert not {"atm", "ats", "attemptsMade"} & set(desk.hash(job))
         assert desk.queue.job(job)["attemptsMade"] == 0  # type: ignore[index] # it is there
 
     def test_stalls_and_a_deferred_failure_are_forgotten_when_asked(self, desk: Desk) -> None:
         job = desk.fail()
         desk.store.client.hset(desk.queue.key(job), mapping={"stc": 3, "defa": "stalled too often"})
-        desk.does(Act.RETRY, job, reset_stalls=True)
+        desk.does(Action.RETRY, job, reset_stalls=True)
         assert not {"stc", "stalledCounter", "defa"} & set(desk.hash(job))
         desk.done(job)
 
@@ -70,8 +70,8 @@ class TestRetry:
         """The library's own retry forgets it before 6.3.5: the job would overtake all others."""
         job = desk.fail(priority=7)
         urgent = desk.queue.add("urgent", priority=1)
-        done = desk.does(Act.RETRY, job)
-        assert done.state is (State.WAITING if desk.queue.library.major == 3 else State.PRIORITIZED)
+        done = desk.does(Action.RETRY, job)
+        assert done.state is (JobState.WAITING if desk.queue.library.major == 3 else JobState.PRIORITIZED)
         assert desk.state(job) == done.state
         worker = desk.queue.work("ok")
         desk.ended(job)
@@ -80,15 +80,15 @@ class TestRetry:
     def test_last_in_first_out_is_kept(self, desk: Desk) -> None:
         job = desk.fail(lifo=True)
         desk.queue.add("other")
-        desk.does(Act.RETRY, job)
+        desk.does(Action.RETRY, job)
         assert desk.list("wait")[-1] == job
 
     def test_in_a_paused_queue_it_waits_for_the_end_of_the_pause(self, desk: Desk) -> None:
         job = desk.fail()
         desk.queue.pause()
         worker = desk.queue.work("ok")
-        done = desk.does(Act.RETRY, job)
-        assert done.state is (State.WAITING if desk.queue.library.major == 6 else State.PAUSED)
+        done = desk.does(Action.RETRY, job)
+        assert done.state is (JobState.WAITING if desk.queue.library.major == 6 else JobState.PAUSED)
         assert desk.list("wait" if desk.queue.library.major == 6 else "paused") == [job]
         assert desk.zset("marker") == {}
         desk.queue.resume()
@@ -98,7 +98,7 @@ class TestRetry:
     def test_many_at_once_keep_their_order_and_their_priorities(self, desk: Desk) -> None:
         jobs = [desk.queue.add("bulk", priority=priority) for priority in (0, 3, 0, 1)]
         desk.failed(*jobs)
-        answers = desk.act(Act.RETRY, *jobs)
+        answers = desk.act(Action.RETRY, *jobs)
         assert [answer.id for answer in answers] == jobs
         assert {answer.outcome for answer in answers} == {Outcome.DONE}
         assert desk.queue.counts()["failed"] == 0
@@ -112,8 +112,8 @@ class TestRetry:
         seen = desk.seen(stale)
         desk.queue.call_job(stale, "retry")
         desk.failed(stale)
-        refused, done = desk.act(Act.RETRY, seen, fresh)
-        assert (refused.outcome, refused.state) == (Outcome.REFUSED, State.FAILED)
+        refused, done = desk.act(Action.RETRY, seen, fresh)
+        assert (refused.outcome, refused.state) == (Outcome.REFUSED, JobState.FAILED)
         assert "ran since it was shown" in refused.why
         assert done.outcome is Outcome.DONE
 
@@ -122,28 +122,28 @@ class TestRetry:
         seen = desk.seen(job)
         desk.queue.call_job(job, "retry")
         before = desk.all_keys()
-        (refused,) = desk.act(Act.RETRY, seen)
+        (refused,) = desk.act(Action.RETRY, seen)
         assert refused.outcome is Outcome.REFUSED
-        assert refused.state is State.WAITING
+        assert refused.state is JobState.WAITING
         assert desk.all_keys() == before
 
     def test_one_that_is_gone_is_missing(self, desk: Desk) -> None:
         job = desk.fail()
         seen = desk.seen(job)
         desk.queue.call_job(job, "remove")
-        (answer,) = desk.act(Act.RETRY, seen)
+        (answer,) = desk.act(Action.RETRY, seen)
         assert answer.outcome is Outcome.MISSING
 
-    @pytest.mark.parametrize("state", [State.ACTIVE, State.WAITING, State.DELAYED, State.WAITING_CHILDREN])
-    def test_only_finished_jobs_are_retried(self, desk: Desk, state: State) -> None:
-        (refused,) = desk.act(Act.RETRY, Seen(desk.queue.add(), state))
+    @pytest.mark.parametrize("state", [JobState.ACTIVE, JobState.WAITING, JobState.DELAYED, JobState.WAITING_CHILDREN])
+    def test_only_finished_jobs_are_retried(self, desk: Desk, state: JobState) -> None:
+        (refused,) = desk.act(Action.RETRY, ExpectedJob(desk.queue.add(), state))
         assert refused.outcome is Outcome.REFUSED
         assert "Only failed and completed jobs are retried" in refused.why
 
     def test_the_same_job_twice_is_retried_once(self, desk: Desk) -> None:
         job = desk.fail()
         seen = desk.seen(job)
-        first, second = desk.act(Act.RETRY, seen, seen)
+        first, second = desk.act(Action.RETRY, seen, seen)
         assert {first.outcome, second.outcome} <= {Outcome.DONE, Outcome.REFUSED}
         assert [id for id in desk.list("wait") if not id.startswith("0:")] == [job]
 
@@ -154,7 +154,7 @@ class TestRetry:
         desk.store.client.set(desk.queue.key("wait"), "not a list")
         before = desk.all_keys()
         with pytest.raises(WrongType):
-            OPERATOR.on_jobs(Act.RETRY, target, [seen], Options(), now())
+            OPERATOR.on_jobs(Action.RETRY, target, [seen], ActionOptions(), now())
         assert desk.all_keys() == before
 
 
@@ -164,7 +164,7 @@ class TestPromote:
         worker = desk.queue.work("ok")
         warm = desk.queue.add("warm")
         desk.ended(warm)
-        desk.does(Act.PROMOTE, job)
+        desk.does(Action.PROMOTE, job)
         desk.ended(job, seconds=WOKEN)
         until(lambda: worker.events("completed") == [("completed", warm), ("completed", job)])
 
@@ -173,14 +173,14 @@ class TestPromote:
         worker = desk.queue.work("ok")
         warm = desk.queue.add("warm")
         desk.ended(warm)
-        desk.does(Act.PROMOTE, job)
+        desk.does(Action.PROMOTE, job)
         desk.ended(job, seconds=WOKEN)
         until(lambda: worker.events("completed") == [("completed", warm), ("completed", job)])
 
     def test_its_delay_is_over_in_its_hash_too(self, desk: Desk) -> None:
         """The library's promoteJobs leaves it there: an event of the parent's would delay the job again."""
         job = desk.queue.add("later", delay=HOUR)
-        desk.does(Act.PROMOTE, job)
+        desk.does(Action.PROMOTE, job)
         assert desk.hash(job)["delay"] == "0"
         assert desk.events()[-1] == {"event": "waiting", "jobId": job, "prev": "delayed"}
 
@@ -188,7 +188,7 @@ class TestPromote:
         """The library's promoteJobs forgets them."""
         low = desk.queue.add("low", delay=HOUR, priority=9)
         high = desk.queue.add("high", delay=HOUR, priority=2)
-        desk.act(Act.PROMOTE, low, high)
+        desk.act(Action.PROMOTE, low, high)
         worker = desk.queue.work("ok")
         desk.ended(low)
         until(lambda: [id for _, id in worker.events("completed")] == [high, low])
@@ -196,14 +196,14 @@ class TestPromote:
     def test_in_a_paused_queue_it_waits_for_the_end_of_the_pause(self, desk: Desk) -> None:
         job = desk.queue.add("later", delay=HOUR)
         desk.queue.pause()
-        desk.does(Act.PROMOTE, job)
+        desk.does(Action.PROMOTE, job)
         desk.queue.work("ok")
         desk.queue.resume()
         desk.ended(job)
 
     def test_only_delayed_jobs_are_promoted(self, desk: Desk) -> None:
         job = desk.queue.add()
-        (refused,) = desk.act(Act.PROMOTE, job)
+        (refused,) = desk.act(Action.PROMOTE, job)
         assert refused.outcome is Outcome.REFUSED
         assert "Only delayed jobs are promoted" in refused.why
 
@@ -211,14 +211,14 @@ class TestPromote:
         job = desk.queue.add("later", delay=HOUR)
         seen = desk.seen(job)
         desk.queue.call_job(job, "promote")
-        (refused,) = desk.act(Act.PROMOTE, seen)
-        assert (refused.outcome, refused.state) == (Outcome.REFUSED, State.WAITING)
+        (refused,) = desk.act(Action.PROMOTE, seen)
+        assert (refused.outcome, refused.state) == (Outcome.REFUSED, JobState.WAITING)
 
     def test_one_that_is_gone_is_missing(self, desk: Desk) -> None:
         job = desk.queue.add("later", delay=HOUR)
         seen = desk.seen(job)
         desk.queue.call_job(job, "remove")
-        assert [answer.outcome for answer in desk.act(Act.PROMOTE, seen)] == [Outcome.MISSING]
+        assert [answer.outcome for answer in desk.act(Action.PROMOTE, seen)] == [Outcome.MISSING]
 
 
 class TestFamilies:
@@ -245,7 +245,7 @@ class TestFamilies:
         children.failed(child)
         parent = desk.queue.key(tree["id"])
         assert desk.store.client.exists(f"{parent}:{book}")
-        children.does(Act.RETRY, child)
+        children.does(Action.RETRY, child)
         assert not desk.store.client.exists(f"{parent}:{book}")
         assert desk.store.client.smembers(f"{parent}:dependencies") == {children.queue.key(child).encode()}
         children.done(child)
@@ -256,7 +256,7 @@ class TestFamilies:
         tree = desk.queue.add_flow([{"queueName": children.queue.name}, {"queueName": "elsewhere"}])
         child = tree["children"][0]["id"]
         children.done(child)
-        children.does(Act.RETRY, child)
+        children.does(Action.RETRY, child)
         parent = desk.queue.key(tree["id"])
         assert children.queue.key(child).encode() in desk.store.client.smembers(f"{parent}:dependencies")
         assert not desk.store.client.exists(f"{parent}:processed")
@@ -268,7 +268,7 @@ class TestFamilies:
         children.failed(child)
         desk.store.client.set(desk.queue.key(tree["id"], "unsuccessful"), "not a sorted set")
         before = desk.all_keys()
-        (refused,) = children.act(Act.RETRY, child)
+        (refused,) = children.act(Action.RETRY, child)
         assert refused.outcome is Outcome.REFUSED
         assert "unexpected type" in refused.why
         assert desk.all_keys() == before
@@ -278,4 +278,4 @@ def test_a_view_that_is_older_than_the_last_attempt_is_refused(valkey: Store, li
     with desk_of("bullmq6", libraries, valkey) as desk:
         job = desk.fail()
         older = replace(desk.seen(job), starts=0)
-        assert [answer.outcome for answer in desk.act(Act.RETRY, older)] == [Outcome.REFUSED]
+        assert [answer.outcome for answer in desk.act(Action.RETRY, older)] == [Outcome.REFUSED]

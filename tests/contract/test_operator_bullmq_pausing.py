@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from recovery.backends.base import Target
-from recovery.backends.bullmq.pausing import cancel_channel
-from recovery.domain.acting import Act, Outcome
-from recovery.domain.jobs import State
+from recovery.backends.bullmq.pause_cancel import cancel_channel
+from recovery.domain.actions.types import Action, Outcome
+from recovery.domain.jobs import JobState
 from recovery.errors import Unsupported, WrongType
 from tests.contract.desk import GENERATIONS, Desk, desk_of
 from tests.fleet import Fleet
@@ -30,12 +30,12 @@ def desk(request: pytest.FixtureRequest, valkey: Store, libraries: Fleet) -> Ite
 class TestPause:
     def test_no_worker_takes_another_job(self, desk: Desk) -> None:
         first = desk.queue.add("first")
-        assert desk.turn(Act.PAUSE).outcome is Outcome.DONE
+        assert desk.turn(Action.PAUSE).outcome is Outcome.DONE
         worker = desk.queue.work("ok")
         second = desk.queue.add("second")
         assert desk.queue.is_paused()
         assert worker.events() == []
-        assert desk.turn(Act.RESUME).outcome is Outcome.DONE
+        assert desk.turn(Action.RESUME).outcome is Outcome.DONE
         desk.ended(first)
         desk.ended(second)
 
@@ -46,18 +46,18 @@ class TestPause:
             queue.add("plain", jobId="a")
             queue.add("urgent", jobId="b", priority=2)
             queue.add("later", jobId="c", delay=HOUR)
-        desk.turn(Act.PAUSE)
+        desk.turn(Action.PAUSE)
         theirs.queue.pause()
         assert _state(desk) == _state(theirs)
-        desk.turn(Act.RESUME)
+        desk.turn(Action.RESUME)
         theirs.queue.resume()
         assert _state(desk) == _state(theirs)
 
     def test_twice_is_once(self, desk: Desk) -> None:
         desk.queue.add()
-        desk.turn(Act.PAUSE)
+        desk.turn(Action.PAUSE)
         before = desk.all_keys()
-        done = desk.turn(Act.PAUSE)
+        done = desk.turn(Action.PAUSE)
         assert (done.outcome, done.why) == (Outcome.UNCHANGED, "The queue is paused already.")
         assert desk.all_keys() == before
 
@@ -69,10 +69,10 @@ class TestPause:
         stray = desk.queue.add("stray")
         desk.store.client.lrem(desk.queue.key("wait"), 0, stray)
         desk.store.client.lpush(desk.queue.key("paused"), stray)
-        desk.turn(Act.PAUSE)
+        desk.turn(Action.PAUSE)
         assert desk.list("paused") == [stray, *reversed(jobs)]
         assert desk.list("wait") == []
-        desk.turn(Act.RESUME)
+        desk.turn(Action.RESUME)
         desk.done(*jobs, stray)
 
     def test_a_long_stray_list_is_kept_in_order(self, desk: Desk) -> None:
@@ -81,11 +81,11 @@ class TestPause:
         strays, target = desk.queue.add_many(12_000), desk.target
         desk.store.client.rename(desk.queue.key("wait"), desk.queue.key("paused"))
         jobs = desk.queue.add_many(6_000)
-        desk.turn(Act.PAUSE, target)
+        desk.turn(Action.PAUSE, target)
         assert [id for id in desk.list("paused") if id[:2] != "0:"] == [*reversed(strays), *reversed(jobs)]
         desk.store.client.rename(desk.queue.key("paused"), desk.queue.key("wait"))
         desk.store.client.rpush(desk.queue.key("paused"), "next")
-        desk.turn(Act.RESUME, target)
+        desk.turn(Action.RESUME, target)
         assert desk.list("wait")[-2:] == [jobs[0], "next"]
 
     def test_a_key_of_a_foreign_type_stops_it_before_anything_is_written(self, desk: Desk) -> None:
@@ -94,7 +94,7 @@ class TestPause:
         desk.store.client.set(desk.queue.key("paused"), "not a list")
         before = desk.all_keys()
         with pytest.raises(WrongType):
-            desk.turn(Act.PAUSE, target)
+            desk.turn(Action.PAUSE, target)
         assert desk.all_keys() == before
 
 
@@ -104,23 +104,23 @@ class TestResume:
         worker = desk.queue.work("ok")
         warm = desk.queue.add("warm")
         desk.ended(warm)
-        desk.turn(Act.PAUSE)
+        desk.turn(Action.PAUSE)
         job, urgent = desk.queue.add("job"), desk.queue.add("urgent", priority=1)
-        desk.turn(Act.RESUME)
+        desk.turn(Action.RESUME)
         until(lambda: len(worker.events("completed")) == 3, seconds=4)
         assert {id for _, id in worker.events("completed")} == {warm, job, urgent}
 
     def test_a_queue_that_is_not_paused_is_left_alone(self, desk: Desk) -> None:
         desk.queue.add()
         before = desk.all_keys()
-        done = desk.turn(Act.RESUME)
+        done = desk.turn(Action.RESUME)
         assert (done.outcome, done.why) == (Outcome.UNCHANGED, "The queue is not paused.")
         assert desk.all_keys() == before
 
     def test_a_delayed_job_runs_when_it_is_due(self, desk: Desk) -> None:
         job = desk.queue.add("soon", delay=300)
-        desk.turn(Act.PAUSE)
-        desk.turn(Act.RESUME)
+        desk.turn(Action.PAUSE)
+        desk.turn(Action.RESUME)
         desk.queue.work("ok")
         desk.ended(job)
 
@@ -128,7 +128,7 @@ class TestResume:
         """No worker of any version looks there while the queue is not paused."""
         job = desk.queue.add("lost")
         desk.store.client.rename(desk.queue.key("wait"), desk.queue.key("paused"))
-        assert desk.turn(Act.RESUME).outcome is Outcome.DONE
+        assert desk.turn(Action.RESUME).outcome is Outcome.DONE
         desk.done(job)
 
     def test_jobs_of_both_lists_are_brought_back(self, desk: Desk) -> None:
@@ -141,12 +141,12 @@ class TestResume:
         desk.store.client.lrem(desk.queue.key("paused"), 0, late)
         desk.store.client.lrem(desk.queue.key("wait"), 0, late)
         desk.store.client.lpush(desk.queue.key("wait"), late)
-        desk.turn(Act.RESUME, target)
+        desk.turn(Action.RESUME, target)
         desk.done(first, late)
 
 
-@pytest.mark.parametrize("act", [Act.PAUSE, Act.RESUME])
-def test_two_generations_at_work_refuse_it(valkey: Store, libraries: Fleet, act: Act) -> None:
+@pytest.mark.parametrize("act", [Action.PAUSE, Action.RESUME])
+def test_two_generations_at_work_refuse_it(valkey: Store, libraries: Fleet, act: Action) -> None:
     with desk_of("bullmq6", libraries, valkey) as desk:
         desk.queue.add()
         mixed = Target(desk.pipe, desk.ref, desk.flavour._replace(mixed=True, major=5))
@@ -162,7 +162,7 @@ class TestCancel:
         listener = desk.store.client.pubsub(ignore_subscribe_messages=True)
         listener.subscribe(cancel_channel(desk.queue.base))
         until(lambda: desk.store.client.pubsub_numsub(cancel_channel(desk.queue.base))[0][1])
-        done = desk.does(Act.CANCEL, job)
+        done = desk.does(Action.CANCEL, job)
         assert done.why == "1 listener was notified; the worker that runs it stops it."
         message = until(lambda: listener.get_message(timeout=1))
         assert json.loads(message["data"]) == job
@@ -170,7 +170,7 @@ class TestCancel:
 
     def test_nobody_listens_and_it_says_so(self, desk: Desk) -> None:
         job = _held(desk)
-        (refused,) = desk.act(Act.CANCEL, job)
+        (refused,) = desk.act(Action.CANCEL, job)
         assert refused.outcome is Outcome.REFUSED
         assert refused.why.startswith("No worker listens for it")
         assert desk.state(job) == "active"
@@ -179,17 +179,17 @@ class TestCancel:
         job = _held(desk)
         seen = desk.seen(job)
         desk.store.client.delete(desk.queue.key(job, "lock"))
-        (refused,) = desk.act(Act.CANCEL, seen)
+        (refused,) = desk.act(Action.CANCEL, seen)
         assert "No worker holds it" in refused.why
 
     def test_a_job_that_another_worker_took_meanwhile_is_refused(self, desk: Desk) -> None:
         job = _held(desk)
-        (refused,) = desk.act(Act.CANCEL, replace(desk.seen(job), token="another:1"))
+        (refused,) = desk.act(Action.CANCEL, replace(desk.seen(job), token="another:1"))
         assert "Another worker holds it now" in refused.why
 
     def test_a_job_that_does_not_run_is_refused(self, desk: Desk) -> None:
-        (refused,) = desk.act(Act.CANCEL, desk.queue.add())
-        assert (refused.outcome, refused.state) == (Outcome.REFUSED, State.WAITING)
+        (refused,) = desk.act(Action.CANCEL, desk.queue.add())
+        assert (refused.outcome, refused.state) == (Outcome.REFUSED, JobState.WAITING)
 
 
 def _held(desk: Desk) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from recovery.domain.counts import Library
-from recovery.domain.jobs import State
+from recovery.domain.jobs import JobState
+from recovery.domain.queues.types import QueueLibrary
 from tests.contract.counted import MetricsContract
 from tests.contract.reader import HOUR, ReaderContract
 from tests.contract.scene import Scene
@@ -12,7 +12,7 @@ from tests.waiting import until
 
 class TestBull3(ReaderContract):
     generation = "bull3"
-    kind = Library.BULL
+    kind = QueueLibrary.BULL
 
     def test_an_idle_queue_that_left_only_its_counter_is_bull(self, scene: Scene) -> None:
         scene.queue.add("first", removeOnComplete=True)
@@ -20,7 +20,7 @@ class TestBull3(ReaderContract):
         until(lambda: not scene.store.client.exists(scene.queue.key("1")))
         scene.store.client.delete(scene.queue.key("stalled-check"))
         assert scene.store.client.keys(f"{scene.queue.base}:*") == [scene.queue.key("id").encode()]
-        assert scene.flavour.library is Library.BULL
+        assert scene.flavour.library is QueueLibrary.BULL
 
     def test_a_rate_limited_job_is_delayed_and_the_limit_seen(self, scene: Scene) -> None:
         scene.queue.add_many(3)
@@ -29,7 +29,7 @@ class TestBull3(ReaderContract):
         sample = scene.sample
         assert sample.limited_for is not None
         assert 0 < sample.limited_for <= HOUR
-        assert len(scene.page(State.DELAYED).rows) == 2
+        assert len(scene.page(JobState.DELAYED).rows) == 2
 
 
 class TestBull4(MetricsContract, TestBull3):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from recovery.domain.counts import Library
-from recovery.domain.jobs import State
+from recovery.domain.jobs import JobState
+from recovery.domain.queues.types import QueueLibrary
 from tests.contract.counted import MetricsContract
 from tests.contract.families import FamilyContract, IgnoredFailures
 from tests.contract.reader import HOUR, ReaderContract
@@ -13,7 +13,7 @@ from tests.waiting import until
 
 class TestBullMQ3(FamilyContract, MetricsContract, ReaderContract):
     generation = "bullmq3"
-    kind = Library.BULLMQ
+    kind = QueueLibrary.BULLMQ
 
     def test_the_version_is_what_the_producer_wrote(self, scene: Scene) -> None:
         scene.queue.add("first")
@@ -24,14 +24,14 @@ class TestBullMQ3(FamilyContract, MetricsContract, ReaderContract):
 
 class TestBullMQ4(TestBullMQ3):
     generation = "bullmq4"
-    keeps = (State.PRIORITIZED,)
+    keeps = (JobState.PRIORITIZED,)
 
     def test_a_marker_before_a_prioritized_job_is_no_job(self, scene: Scene) -> None:
         job = scene.queue.add("urgent", priority=1)
         scene.queue.add("later", delay=HOUR)
         counts = scene.sample.counts
         assert (counts.waiting, counts.prioritized) == (0, 1)
-        assert scene.ids(State.WAITING) == []
+        assert scene.ids(JobState.WAITING) == []
         assert scene.heads[1] == (job, "")
 
 
@@ -61,7 +61,7 @@ class TestBullMQ5(IgnoredFailures, TestBullMQ4):
         scene.queue.work("ok", maxStalledCount=0, stalledInterval=200)
         until(lambda: scene.queue.counts()["failed"] == 1)
         row = scene.row(job)
-        assert (row.state, row.stalls) == (State.FAILED, 1)
+        assert (row.state, row.stalls) == (JobState.FAILED, 1)
         assert "stalled" in row.reason
 
 
@@ -73,4 +73,4 @@ class TestBullMQ6(TestBullMQ5):
         scene.queue.add("waits")
         counts = scene.sample.counts
         assert (counts.waiting, counts.paused) == (1, 0)
-        assert State.PAUSED not in scene.reader.capabilities(scene.flavour).states
+        assert JobState.PAUSED not in scene.reader.capabilities(scene.flavour).states

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from recovery.backends import flavours, reader
-from recovery.connections.wire import Wire
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef
+from recovery.backends import detection
+from recovery.backends.registry import reader
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobState
+from recovery.stores.redis.client import StoreClient
 from tests.cluster import Cluster
 from tests.fleet import Fleet, Library, Queue
 from tests.sentinel import Sentinel
@@ -21,12 +22,12 @@ PREFIX = "{bull}"  # in a cluster all keys of a queue must lie in one slot
 
 
 @pytest.fixture
-def cluster_wire(cluster: Cluster) -> Iterator[Wire]:
+def cluster_wire(cluster: Cluster) -> Iterator[StoreClient]:
     with wired(cluster.url) as wire:
         yield wire
 
 
-def test_each_generation_is_read_in_a_cluster(library: Library, cluster: Cluster, cluster_wire: Wire) -> None:
+def test_each_generation_is_read_in_a_cluster(library: Library, cluster: Cluster, cluster_wire: StoreClient) -> None:
     _is_read(library.queue(cluster, prefix=PREFIX), cluster_wire)
 
 
@@ -43,7 +44,7 @@ def test_a_queue_is_read_from_one_server(libraries: Fleet, store: Store, generat
 
 
 def test_relatives_in_other_slots_of_a_cluster_are_found(
-    libraries: Fleet, cluster: Cluster, cluster_wire: Wire
+    libraries: Fleet, cluster: Cluster, cluster_wire: StoreClient
 ) -> None:
     queue = libraries["bullmq6"].queue(cluster, prefix=PREFIX)
     tree = queue.add_flow([{"name": "child"}], "parent")
@@ -51,13 +52,13 @@ def test_relatives_in_other_slots_of_a_cluster_are_found(
     cluster.client.hset("bull:far:5", mapping={"name": "distant", "data": "{}"})
     cluster.client.sadd(queue.key(tree["id"], "dependencies"), "bull:far:5")
     ref = QueueRef("main", queue.base)
-    (flavour,) = flavours.identify(cluster_wire, [queue.base], {})
+    (flavour,) = detection.identify(cluster_wire, [queue.base], {})
     assert flavour is not None
     family = reader(flavour).family(cluster_wire, ref, tree["id"])
     assert {child.name for child in family.children} == {"child", "distant"}
 
 
-def _is_read(queue: Queue, wire: Wire) -> None:
+def _is_read(queue: Queue, wire: StoreClient) -> None:
     """A job of each kind of place: a list, a sorted set, finished with its payload."""
     queue.add("send", {"to": "Zoë", "result": "sent"})
     worker = queue.work("ok")
@@ -65,16 +66,16 @@ def _is_read(queue: Queue, wire: Wire) -> None:
     worker.close()
     waiting, later = queue.add("next", {"to": "Ann"}), queue.add("later", delay=3_600_000)
     ref = QueueRef("main", queue.base)
-    (flavour,) = flavours.identify(wire, [queue.base], {})
+    (flavour,) = detection.identify(wire, [queue.base], {})
     assert flavour is not None
     ours = reader(flavour)
     sample, heads = ours.sample(ref, flavour, wire.call(ours.sample_plan(ref)), 0)
     counts = sample.counts
     assert (counts.waiting, counts.delayed, counts.completed, sample.error) == (1, 1, 1, "")
     assert heads[0] == waiting
-    assert [row.id for row in ours.page(wire, ref, State.DELAYED).rows] == [later]
-    (done,) = ours.page(wire, ref, State.COMPLETED).rows
+    assert [row.id for row in ours.page(wire, ref, JobState.DELAYED).rows] == [later]
+    (done,) = ours.page(wire, ref, JobState.COMPLETED).rows
     assert (done.name, done.result) == ("send", '"sent"')
     assert "Zoë" in ours.job(wire, ref, done.id).data.value
-    assert ours.row(wire, ref, waiting).state is State.WAITING
-    assert [row.id for row in ours.search(wire, ref, State.WAITING, data="Ann").rows] == [waiting]
+    assert ours.row(wire, ref, waiting).state is JobState.WAITING
+    assert [row.id for row in ours.search(wire, ref, JobState.WAITING, data="Ann").rows] == [waiting]

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from recovery.backends.base import Command, QueueOperator, Target
-from recovery.backends.bull.write import BullOperator
-from recovery.backends.bullmq.write import BullMQOperator
-from recovery.domain.acting import Act, Done, Options, Outcome, Seen
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef
+from recovery.backends.bull.operator import BullOperator
+from recovery.backends.bullmq.operator import BullMQOperator
+from recovery.domain.actions.types import Action, ActionOptions, ExpectedJob, Outcome, ScriptOutcome
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobState
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
 from recovery.errors import Unreachable
 from tests.pipe import Pipe
 from tests.stores import Store
@@ -22,8 +22,8 @@ from tests.stores import Store
 NOW = 1_795_000_000_000
 JOBS = 250
 KINDS = {
-    "bull4": (BullOperator(), Flavour(Library.BULL, 4), 50),
-    "bullmq6": (BullMQOperator(), Flavour(Library.BULLMQ, 6, "6.7.0"), 100),
+    "bull4": (BullOperator(), LibraryVersion(QueueLibrary.BULL, 4), 50),
+    "bullmq6": (BullMQOperator(), LibraryVersion(QueueLibrary.BULLMQ, 6, "6.7.0"), 100),
 }  # with how many jobs may be on their way
 
 
@@ -42,24 +42,26 @@ class Losing:
 
 
 @pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> tuple[QueueOperator, Flavour, int]:
+def kind(request: pytest.FixtureRequest) -> tuple[QueueOperator, LibraryVersion, int]:
     return KINDS[request.param]
 
 
-def _orphans(store: Store, count: int) -> list[Seen]:
+def _orphans(store: Store, count: int) -> list[ExpectedJob]:
     for id in range(count):
         store.client.hset(f"bull:q:{id}", mapping={"name": "job", "data": "{}", "timestamp": NOW, "processedOn": NOW})
         store.client.lpush("bull:q:active", id)
-    return [Seen(str(id), State.ACTIVE, processed_at=NOW) for id in range(count)]
+    return [ExpectedJob(str(id), JobState.ACTIVE, processed_at=NOW) for id in range(count)]
 
 
-def _requeued(kind: tuple[QueueOperator, Flavour, int], wire: Any, jobs: Sequence[Seen]) -> Sequence[Done]:
+def _requeued(
+    kind: tuple[QueueOperator, LibraryVersion, int], wire: Any, jobs: Sequence[ExpectedJob]
+) -> Sequence[ScriptOutcome]:
     target = Target(wire, QueueRef("main", "bull:q"), kind[1])
-    return kind[0].on_jobs(Act.REQUEUE, target, jobs, Options(is_late=True), NOW)
+    return kind[0].on_jobs(Action.REQUEUE, target, jobs, ActionOptions(is_late=True), NOW)
 
 
 def test_a_lost_connection_leaves_only_those_unknown_that_were_on_their_way(
-    store: Store, pipe: Pipe, kind: tuple[QueueOperator, Flavour, int]
+    store: Store, pipe: Pipe, kind: tuple[QueueOperator, LibraryVersion, int]
 ) -> None:
     jobs, most = _orphans(store, JOBS), kind[2]
     _requeued(kind, pipe, jobs[:1])  # by now the server knows the script
@@ -77,7 +79,7 @@ def test_a_lost_connection_leaves_only_those_unknown_that_were_on_their_way(
 
 
 def test_a_connection_that_is_lost_with_the_first_scripts_leaves_the_rest_untried(
-    store: Store, pipe: Pipe, kind: tuple[QueueOperator, Flavour, int]
+    store: Store, pipe: Pipe, kind: tuple[QueueOperator, LibraryVersion, int]
 ) -> None:
     jobs, most = _orphans(store, JOBS), kind[2]
     _requeued(kind, pipe, jobs[:1])

@@ -12,9 +12,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from recovery.backends.sql import select, sweep
-from recovery.backends.sql.sweep import Occasion, Orphan
-from recovery.connections.sql import SqlWire
+from recovery.backends.job_tables import queries as job_tables_queries
+from recovery.backends.job_tables import sweep
+from recovery.backends.job_tables.sweep import OrphanRow, SweepTrigger
+from recovery.stores.sql.sql_client import SqlClient
 from tests.tables import REF, Jobs, jobs_in
 
 pytestmark = pytest.mark.django_db
@@ -56,10 +57,10 @@ def test_no_finished_row_is_overwritten(trapped: Jobs, rows: int, sweepers: int)
     assert trapped.place.run("SELECT * FROM overwritten") == []
 
 
-def one_round(jobs: Jobs, wire: SqlWire, sweepers: int, chance: random.Random, *, lingers: bool) -> None:
+def one_round(jobs: Jobs, wire: SqlClient, sweepers: int, chance: random.Random, *, lingers: bool) -> None:
     jobs.place.run("DELETE FROM jobs")
     jobs.place.run(FILL.replace("%s", str(ROWS)))
-    ((_, found),) = sweep.orphans(wire, REF, Occasion())
+    ((_, found),) = sweep.orphans(wire, REF, SweepTrigger())
     assert len(found) == ROWS
     finishes = {int(one.look.row.id): chance.choice(["done", "done", "failed"]) for one in found}
     order = chance.sample(list(finishes), ROWS)
@@ -73,11 +74,11 @@ def one_round(jobs: Jobs, wire: SqlWire, sweepers: int, chance: random.Random, *
     check(jobs, ended, set(taken))
 
 
-def take(wire: SqlWire, found: Sequence[Orphan], met: threading.Event) -> list[int]:
+def take(wire: SqlClient, found: Sequence[OrphanRow], met: threading.Event) -> list[int]:
     """What this sweep changed."""
-    with select.scene(wire, REF) as scene:
+    with job_tables_queries.scene(wire, REF) as scene:
         assert met.wait(60)
-        return [int(one.id) for one in sweep.take(scene, found, Occasion()) if one.outcome.value == "done"]
+        return [int(one.id) for one in sweep.recover_rows(scene, found, SweepTrigger()) if one.outcome.value == "done"]
 
 
 def finish(url: str, rows: list[tuple[str, int]], first: int, met: threading.Event, lingers: bool) -> dict[int, str]:

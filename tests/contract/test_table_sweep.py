@@ -6,15 +6,15 @@ from itertools import islice
 
 import pytest
 
-from recovery.backends.sql import sweep
-from recovery.backends.sql.sweep import Occasion, Swept
-from recovery.backends.sql.write import ORPHANED
+from recovery.backends.job_tables import sweep
+from recovery.backends.job_tables.operator import ORPHANED
+from recovery.backends.job_tables.sweep import SweepTrigger, Swept
 from recovery.errors import BadOrder, Unsupported
 from tests.tables import REF, Jobs
 
 pytestmark = pytest.mark.django_db
-START = Occasion(is_start=True)
-TIME = Occasion()
+START = SweepTrigger(is_start=True)
+TIME = SweepTrigger()
 NO_PROOF = {"lease_until": None, "heartbeat": None}
 
 
@@ -32,7 +32,7 @@ def test_at_a_start_whatever_runs_goes_back_to_wait(jobs: Jobs) -> None:
 def test_an_owner_takes_its_own_rows_and_no_others(jobs: Jobs) -> None:
     mine = jobs.add("running", worker="a", lease_until=600)
     others = [jobs.add("running", worker="b"), jobs.add("running"), jobs.add("running", worker="A ")]
-    swept = sweep.sweep(jobs.wire(), REF, Occasion(is_start=True, owner="a"), 100)
+    swept = sweep.sweep(jobs.wire(), REF, SweepTrigger(is_start=True, owner="a"), 100)
     assert (swept.requeued, swept.left) == (1, 3)
     assert jobs.status(mine, *others) == ["pending", "running", "running", "running"]
 
@@ -90,8 +90,8 @@ def test_ids_of_nineteen_digits_are_gone_through_once_and_found_again(
 
 def test_a_policy_may_wait_longer(jobs: Jobs) -> None:
     jobs.add("running", lease_until=-600)
-    assert sweep.sweep(jobs.wire(), REF, Occasion(after=900_000), 100) == Swept(left=1)
-    assert sweep.sweep(jobs.wire(), REF, Occasion(after=300_000), 100) == Swept(requeued=1)
+    assert sweep.sweep(jobs.wire(), REF, SweepTrigger(after=900_000), 100) == Swept(left=1)
+    assert sweep.sweep(jobs.wire(), REF, SweepTrigger(after=300_000), 100) == Swept(requeued=1)
 
 
 def test_no_more_are_taken_than_may_be(jobs: Jobs) -> None:
@@ -105,7 +105,7 @@ def test_no_more_are_taken_than_may_be(jobs: Jobs) -> None:
 
 def test_a_long_table_is_swept_window_by_window(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep, "WINDOW", 3)
-    monkeypatch.setattr("recovery.backends.sql.swap.CHUNK", 2)
+    monkeypatch.setattr("recovery.backends.job_tables.updates.CHUNK", 2)
     ids = [jobs.add("running", started_at=-9) for _ in range(10)]
     assert sweep.sweep(jobs.wire(), REF, START, 100) == Swept(requeued=10)
     assert set(jobs.status(*ids)) == {"pending"}
@@ -118,8 +118,8 @@ def test_a_row_that_moved_since_it_was_seen_is_left_and_counted(jobs: Jobs) -> N
     jobs.place.run("UPDATE jobs SET status = 'done' WHERE id = ?", int(finished))
     jobs.place.run("UPDATE jobs SET worker = 'b' WHERE id = ?", int(taken))
     jobs.place.run(f"UPDATE jobs SET lease_until = {jobs.moment(600)} WHERE id = ?", int(renewed))
-    with sweep.select.scene(wire, REF) as scene:
-        done = {one.id: one.outcome.value for one in sweep.take(scene, found, TIME)}
+    with sweep.job_tables_queries.scene(wire, REF) as scene:
+        done = {one.id: one.outcome.value for one in sweep.recover_rows(scene, found, TIME)}
     assert done == {finished: "refused", taken: "refused", renewed: "refused", free: "done"}
     assert jobs.status(finished, taken, renewed, free) == ["done", "running", "running", "pending"]
 
@@ -134,7 +134,7 @@ def test_how_many_is_logged(jobs: Jobs, caplog: pytest.LogCaptureFixture) -> Non
 def test_without_a_column_of_owners_nobody_has_rows_of_its_own(jobs: Jobs) -> None:
     jobs.add("running")
     with pytest.raises(BadOrder, match="no owner column"):
-        sweep.sweep(jobs.wire(owner=None), REF, Occasion(is_start=True, owner="a"), 10)
+        sweep.sweep(jobs.wire(owner=None), REF, SweepTrigger(is_start=True, owner="a"), 10)
 
 
 def test_a_database_that_is_read_only_is_not_swept(jobs: Jobs) -> None:

@@ -15,9 +15,9 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from recovery.domain.acting import Seen
-from recovery.domain.counts import Flavour
-from recovery.domain.jobs import State
+from recovery.domain.actions.types import ExpectedJob
+from recovery.domain.jobs import JobState
+from recovery.domain.queues.types import LibraryVersion
 from tests.contract import golden
 from tests.contract.golden import BASE, Case, Keyspace
 
@@ -61,21 +61,21 @@ class World:
         return Case(self.generation, f"{self.act}-{self.number}", self.keys, {}, (), None, "")
 
     @property
-    def flavour(self) -> Flavour:
+    def flavour(self) -> LibraryVersion:
         known = Case("bull4" if self.is_bull else "bullmq6", "", {}, {}, (), None, "").flavour
         return known._replace(major=self.major, version="" if self.is_bull else VERSIONS[self.generation])
 
-    def seen(self, id: str) -> Seen:
+    def seen(self, id: str) -> ExpectedJob:
         place = self.facts[id]["place"]
         return replace(self.case.seen(id), state=self._state(place))
 
-    def _state(self, place: str) -> State:
+    def _state(self, place: str) -> JobState:
         if place == "prioritized" and not self.is_bull and self.major >= 4:
-            return State.PRIORITIZED
+            return JobState.PRIORITIZED
         if place in ("waiting", "prioritized"):
             is_renamed = self.is_paused and (self.is_bull or self.major < 6)
-            return State.PAUSED if is_renamed else State.WAITING
-        return State(place)
+            return JobState.PAUSED if is_renamed else JobState.WAITING
+        return JobState(place)
 
 
 def make(generation: str, act: str, number: int) -> World:

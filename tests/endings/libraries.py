@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
-from recovery.domain.counts import Flavour, Library
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
 from tests.fleet import OF_N8N, Fleet, Worker
 from tests.fleet import Library as Fleeted
 from tests.processes import end, spawn
@@ -44,7 +44,7 @@ class Recorded:
     """One library. `start(url, name, does, lock)`: a worker whose job hangs, spins or swells."""
 
     name: str
-    flavour: Flavour
+    flavour: LibraryVersion
     start: Callable[[str, str, str, int], Process]
     add: Callable[[str, float], None]  # a job, that does so after seconds
 
@@ -94,22 +94,22 @@ def libraries(fleet: Fleet) -> Mapping[str, Recorded]:
     runs on, with n8n's settings: it renews a lock six times in its length.
     """
     found = (
-        _node(fleet, "bullmq5", "bullmq-node", Library.BULLMQ),
-        _node(fleet, "bullmq6", "bullmq-node-named", Library.BULLMQ, is_named=True),
+        _node(fleet, "bullmq5", "bullmq-node", QueueLibrary.BULLMQ),
+        _node(fleet, "bullmq6", "bullmq-node-named", QueueLibrary.BULLMQ, is_named=True),
         Recorded(
             "bullmq-python",
-            Flavour(Library.BULLMQ, 5, version("bullmq")),
+            LibraryVersion(QueueLibrary.BULLMQ, 5, version("bullmq")),
             _start_python,
             _adder(fleet["bullmq5"]),
         ),
-        _node(fleet, "bull4", "bull4", Library.BULL),
-        _node(fleet, OF_N8N, "n8n", Library.BULL, renewals=6),
+        _node(fleet, "bull4", "bull4", QueueLibrary.BULL),
+        _node(fleet, OF_N8N, "n8n", QueueLibrary.BULL, renewals=6),
     )
     return {one.name: one for one in found}
 
 
 def _node(
-    fleet: Fleet, generation: str, name: str, library: Library, *, is_named: bool = False, renewals: int = 2
+    fleet: Fleet, generation: str, name: str, library: QueueLibrary, *, is_named: bool = False, renewals: int = 2
 ) -> Recorded:
     """`renewals` of a lock in its length: only Bull has that as a setting of its own."""
     own = fleet[generation]
@@ -120,7 +120,7 @@ def _node(
         options |= {"name": worker} if is_named else {}
         return _NodeProcess(own.queue(At(url), QUEUE).work(does, apart=True, **options))
 
-    return Recorded(name, Flavour(library, own.major, own.version), start, _adder(own))
+    return Recorded(name, LibraryVersion(library, own.major, own.version), start, _adder(own))
 
 
 def _start_python(url: str, worker: str, does: str, lock: int) -> Process:

@@ -13,8 +13,8 @@ from typing import Any
 
 import redis
 
-from recovery.domain.servers import Server
-from recovery.reads import servers
+from recovery.domain.servers.samples import Server
+from recovery.servers import queries as servers_queries
 from tests.endings.libraries import BASE
 from tests.stores import Store
 
@@ -82,7 +82,7 @@ class Recorder:
             "active": [[id, client.pttl(f"{BASE}:{id}:lock")] for id in ids],
             "jobs": {id: _job(client, id) for id in ids},
             "check": client.pttl(f"{BASE}:stalled-check"),
-            "servers": [_server(one, addresses) for one in servers.fetch(self._state.client)],
+            "servers": [_server(one, addresses) for one in servers_queries.fetch(self._state.client)],
         }
 
 

@@ -9,19 +9,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from recovery.backends import workers
-from recovery.backends.shared.actives import NO_KEY, Facts, Sight
+from recovery.backends import client_list
+from recovery.backends.redis_common.active_jobs import NO_KEY, ActiveJobFacts, ConsistentJobRead
 from recovery.config import Config
-from recovery.domain.counts import Counts, Flavour, Library, QueueSample
-from recovery.domain.jobs import JobRow, State
-from recovery.domain.refs import QueueRef
-from recovery.domain.servers import Process, Server
-from recovery.domain.verdicts import Verdict
-from recovery.domain.whereabouts import Whereabouts
-from recovery.reads import surroundings
-from recovery.scanners.watching.arrivals import Arrivals, Moves, joined
-from recovery.scanners.watching.assess import judged
-from recovery.scanners.watching.post import Active, Post, lock_of
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobRow, JobState
+from recovery.domain.queues.types import JobCounts, LibraryVersion, QueueLibrary, QueueSample
+from recovery.domain.servers.addresses import AddressMap
+from recovery.domain.servers.samples import Server, ServerProcess
+from recovery.domain.stuck.types import Verdict
+from recovery.reads.stuck import verdict_context
+from recovery.scanners.orphan_watch.assessment import assess_queue
+from recovery.scanners.orphan_watch.queue_state import CandidateJob, QueueState, lock_from_ttl
+from recovery.scanners.orphan_watch.worker_changes import QueueWorkerChanges, WorkerChanges, merge_changes
 from tests.clients import client, listing
 
 
@@ -39,7 +39,7 @@ def replay(path: Path) -> list[Said]:
     """Of every job that has lost its worker, or seems to have."""
     recorded = json.loads(path.read_text())
     library, major, version = recorded["flavour"]
-    watch = _Watch(QueueRef("main", recorded["base"]), Flavour(Library(library), major, version))
+    watch = _Watch(QueueRef("main", recorded["base"]), LibraryVersion(QueueLibrary(library), major, version))
     return [said for look in _whole(recorded["looks"]) for said in watch.look(look)]
 
 
@@ -56,9 +56,9 @@ class _Watch:
     """As `watching.beat.Beat` goes about it, with what was recorded in place of a wire."""
 
     ref: QueueRef
-    flavour: Flavour
-    arrivals: Arrivals = field(default_factory=Arrivals)
-    post: Post | None = None
+    flavour: LibraryVersion
+    arrivals: WorkerChanges = field(default_factory=WorkerChanges)
+    post: QueueState | None = None
     run: str = ""
     restarted_at: int | None = None
     began: int = 0
@@ -70,39 +70,39 @@ class _Watch:
             self.restarted_at = now
             self.arrivals.forget()
         self.run = look["run"]
-        where = Whereabouts.of(map(_server, look["servers"]), now)
-        here = workers.parse(
+        where = AddressMap.of(map(_server, look["servers"]), now)
+        here = client_list.parse(
             listing(*(client(name, id=id, addr=at, cmd=cmd) for id, at, name, cmd in look["clients"])), [self.ref]
         )
-        moves = self.arrivals.since(here, now, where).get(self.ref, Moves())
+        moves = self.arrivals.since(here, now, where).get(self.ref, QueueWorkerChanges())
         check = look["check"]
         sample = QueueSample(
             self.ref,
             self.flavour,
-            Counts(active=len(look["active"])),
+            JobCounts(active=len(look["active"])),
             stalled_check_ttl=None if check == NO_KEY else check,
             workers=len(here),
         )
-        post = self.post = self.post or Post(self.ref, sample)
+        post = self.post = self.post or QueueState(self.ref, sample)
         post.begin(sample)
         post.learn_watchdog(now)
         memory = post.memory
         post.memory = replace(
-            memory, left=joined(memory.left, moves.left, now), came=joined(memory.came, moves.came, now)
+            memory, left=merge_changes(memory.left, moves.left, now), came=merge_changes(memory.came, moves.came, now)
         )
         post.jobs.arrange([id.encode() for id, _ in look["active"]])
         post.jobs.learn(range(len(post.jobs)), [ttl for _, ttl in look["active"]], now)
         for at, (id, _) in enumerate(look["active"]):
             post.jobs.state(at, _facts(look["jobs"][id]))
         post.learn_locks(now)
-        around = surroundings.around(
+        around = verdict_context.build_context(
             sample, here, post.memory, Config(), now, taken_at=now, restarted_at=self.restarted_at, where=where
         )
         post.set_apart(around)
         for one in post.found:
             if post.is_suspect(one, around):
-                post.take(Sight(_row(self.ref, one, look["jobs"][one.id.decode()]), is_steady=True), now)
-        found = judged(post, around, lambda _: {})
+                post.take(ConsistentJobRead(_row(self.ref, one, look["jobs"][one.id.decode()]), is_steady=True), now)
+        found = assess_queue(post, around, lambda _: {})
         post.end()
         together = Counter(one.mark.lockless_since for one in found)
         for one in found:
@@ -114,22 +114,24 @@ class _Watch:
 
 def _server(told: dict[str, Any]) -> Server:
     plain = {name: value for name, value in told.items() if name != "processes"}
-    processes = (Process(pid, "node", "", 0, cpu, sockets=tuple(ends)) for pid, cpu, ends in told["processes"])
+    processes = (ServerProcess(pid, "node", "", 0, cpu, sockets=tuple(ends)) for pid, cpu, ends in told["processes"])
     return Server(host="", **plain, processes=tuple(processes))
 
 
-def _facts(job: dict[str, str]) -> Facts:
-    return Facts(int(job["processedOn"]) if "processedOn" in job else None, job.get("pb", ""), "", is_there=True)
+def _facts(job: dict[str, str]) -> ActiveJobFacts:
+    return ActiveJobFacts(
+        int(job["processedOn"]) if "processedOn" in job else None, job.get("pb", ""), "", is_there=True
+    )
 
 
-def _row(ref: QueueRef, one: Active, job: dict[str, str]) -> JobRow:
+def _row(ref: QueueRef, one: CandidateJob, job: dict[str, str]) -> JobRow:
     return JobRow(
         ref.job(one.id.decode()),
-        State.ACTIVE,
+        JobState.ACTIVE,
         processed_at=_facts(job).processed_at,
         starts=int(job["ats"]) if "ats" in job else None,
         attempts=int(job.get("atm") or job.get("attemptsMade") or 0),
         stalls=int(job.get("stc") or job.get("stalledCounter") or 0),
         worker=job.get("pb", ""),
-        lock=lock_of(one.ttl),
+        lock=lock_from_ttl(one.ttl),
     )

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from recovery.domain.scans import Scan
-from recovery.reads import leading, pulses, snapshots
+from recovery.domain.scanners.types import ScannerKind
+from recovery.reads.queues import snapshot_store
+from recovery.reads.scanners import last_runs, scheduler_status
 from tests import schedulers
 from tests.schedulers import Process, WallClock
 from tests.stores import Store
@@ -37,15 +38,15 @@ def test_a_wall_clock_that_jumps_by_an_hour_stops_nothing(
     leader: tuple[Process, Callable[[int], None]], state_store: Store
 ) -> None:
     process, jump = leader
-    until(lambda: snapshots.fetch(state_store.client), 20, "the first snapshot")
-    until(lambda: Scan.ORPHAN_WATCH in pulses.read(state_store.client), 20, "the first look")
+    until(lambda: snapshot_store.fetch(state_store.client), 20, "the first snapshot")
+    until(lambda: ScannerKind.ORPHAN_WATCH in last_runs.read(state_store.client), 20, "the first look")
     epoch = _sign(state_store).epoch
     for seconds in (-3600, 3600, 0):
         jump(seconds)
         before, watched = _number(state_store), _watched(state_store)
         until(lambda before=before: _number(state_store) > before, PAUSE, f"a snapshot at {seconds:+} s")  # type: ignore[misc]
         until(lambda watched=watched: _watched(state_store) > watched, 3 * PAUSE, "a look")  # type: ignore[misc]
-        taken = snapshots.fetch(state_store.client)
+        taken = snapshot_store.fetch(state_store.client)
         assert taken is not None
         assert abs(taken.taken_at - time.time() * 1000) < 20_000
     assert _sign(state_store).epoch == epoch
@@ -54,13 +55,13 @@ def test_a_wall_clock_that_jumps_by_an_hour_stops_nothing(
 
 
 def _number(store: Store) -> int:
-    found = snapshots.fetch(store.client)
+    found = snapshot_store.fetch(store.client)
     return found.number if found else 0
 
 
 def _watched(store: Store) -> int:
-    return pulses.read(store.client)[Scan.ORPHAN_WATCH].ended_at
+    return last_runs.read(store.client)[ScannerKind.ORPHAN_WATCH].ended_at
 
 
-def _sign(store: Store) -> leading.Sign:
-    return until(lambda: leading.fetch(store.client), 10, "its sign of life")
+def _sign(store: Store) -> scheduler_status.SchedulerStatus:
+    return until(lambda: scheduler_status.fetch(store.client), 10, "its sign of life")

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from recovery.config.endpoints import Endpoint
-from recovery.connections import http
-from recovery.connections.http import Answer, Question, ask
+from recovery.config.addresses.http_endpoints import HttpEndpoint
 from recovery.errors import AccessDenied, Garbled, NotReady, StoreError, TimedOut, TlsMismatch, Unreachable
+from recovery.stores.http import http_client
+from recovery.stores.http.http_client import HttpGetRequest, HttpGetResponse, fetch_all
 from tests.odd_pages import OK, OddPages
 from tests.waiting import until
 
 GOOD = OK + b"hello"
 
 
-def of(url: str) -> Question:
-    return Question(Endpoint(url))
+def of(url: str) -> HttpGetRequest:
+    return HttpGetRequest(HttpEndpoint(url))
 
 
 def test_every_fault_is_told() -> None:
@@ -39,12 +39,12 @@ def test_every_fault_is_told() -> None:
             (pages.page(redirect), Garbled, "302 Found, which is not followed"),
             (pages.page(b"HTTP/1.1 404 X\r\n\r\n"), Garbled, "404 Not Found"),
             (pages.page(starting), NotReady, "503 Service Unavailable: starting up"),
-            (pages.page(OK + b"x" * (http.LARGEST + 1)), Garbled, "more than 8 MB"),
+            (pages.page(OK + b"x" * (http_client.LARGEST + 1)), Garbled, "more than 8 MB"),
             (pages.page(packed), Garbled, "compressed"),
         ]
         fine = pages.page(GOOD)
-        *faults, last = ask([of(url) for url, _, _ in expected] + [of(fine)], seconds=60)
-    assert last == Answer(b"hello", "127.0.0.1")
+        *faults, last = fetch_all([of(url) for url, _, _ in expected] + [of(fine)], seconds=60)
+    assert last == HttpGetResponse(b"hello", "127.0.0.1")
     for (url, kind, says), fault in zip(expected, faults, strict=True):
         assert isinstance(fault, kind), (url, fault)
         assert says in fault.reason, fault
@@ -72,7 +72,9 @@ def test_the_silent_hold_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
         asked = [of(url) for url in (*silent, pages.page(GOOD))]
         try:
             # On a busy machine the good one may be late too.
-            answers = until(lambda: isinstance((found := ask(asked, seconds=1.0))[-1], Answer) and found, 60)
+            answers = until(
+                lambda: isinstance((found := fetch_all(asked, seconds=1.0))[-1], HttpGetResponse) and found, 60
+            )
             assert not woken
         finally:
             awake.set()
@@ -95,16 +97,16 @@ def test_whom_to_trust_is_configured(certificates: Path) -> None:
     }
     ca = str(certificates / "ca.crt")
     with NodeExporter(web) as exporter:
-        strange, closed, open_ = ask(
+        strange, closed, open_ = fetch_all(
             [
-                Question(Endpoint(exporter.page, username="unstall", password="open sesame")),
-                Question(Endpoint(exporter.page, ca=ca)),
-                Question(Endpoint(exporter.page, username="unstall", password="open sesame", ca=ca)),
+                HttpGetRequest(HttpEndpoint(exporter.page, username="unstall", password="open sesame")),
+                HttpGetRequest(HttpEndpoint(exporter.page, ca=ca)),
+                HttpGetRequest(HttpEndpoint(exporter.page, username="unstall", password="open sesame", ca=ca)),
             ],
             seconds=60,
         )
     assert isinstance(strange, TlsMismatch)
     assert "certificate was rejected" in strange.reason
     assert isinstance(closed, AccessDenied)
-    assert isinstance(open_, Answer)
+    assert isinstance(open_, HttpGetResponse)
     assert b"node_load1" in open_.body

@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from recovery import shared_clock
-from recovery.domain.counts import DeploymentSample, Snapshot
-from recovery.reads import snapshots
+from recovery.domain.queues.types import DeploymentSample, Snapshot
+from recovery.reads.queues import snapshot_store
 from tests.patience import patience
 from tests.stores import Store
 from tests.waiting import until
@@ -42,7 +42,7 @@ def publish(store: Store, number: int, *, weight: int = 0) -> None:
     """A snapshot; `weight` makes its tick as heavy."""
     now = shared_clock.now()
     deployment = DeploymentSample(name="main", target="redis://127.0.0.1:6379", taken_at=now, error="x" * weight)
-    snapshots.publish(store.client, Snapshot(number=number, taken_at=now, deployments=(deployment,), queues=()))
+    snapshot_store.publish(store.client, Snapshot(number=number, taken_at=now, deployments=(deployment,), queues=()))
 
 
 async def hears(tab: Tab, number: int, seconds: float) -> Event:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from recovery.domain.refs import QueueRef
-from recovery.domain.verdicts import Cause, Kind
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.stuck.types import LossCause, VerdictKind
 from recovery.models import Incident
 from tests.stores import Store
 from tests.waiting import until
@@ -61,13 +61,13 @@ def test_locks_that_were_lost_with_a_restart_are_told_so(watch_bench: Make, serv
     store.client.set(f"{ref.base}:stalled-check", "1", px=60_000)
     one = watch_bench(store)
     one.discover()
-    assert one.look().counts == {Kind.RUNNING: 2}
+    assert one.look().counts == {VerdictKind.RUNNING: 2}
     store.stop()
     store.start()
     active(store, ref.base, "1", "2", processedOn=1_760_000_000_000)
     store.client.set(f"{ref.base}:stalled-check", "1", px=60_000)
     inbox = until(lambda: (found := one.look(later=40_000)).stuck == 2 and found, what="a look after the restart")
-    assert {row.verdict.cause for row in inbox.rows} == {Cause.RESTARTED}
+    assert {row.verdict.cause for row in inbox.rows} == {LossCause.RESTARTED}
     assert "2 locks were lost with it" in inbox.rows[0].verdict.cause_evidence
 
 
@@ -85,7 +85,7 @@ def test_after_a_restart_no_worker_is_said_to_have_gone(watch_bench: Make, serve
     store.start()
     active(store, ref.base, "1")
     store.client.set(f"{ref.base}:1:lock", "w:1", px=30_000)
-    doomed = one.sees(ref, Kind.WORKER_LOST)
+    doomed = one.sees(ref, VerdictKind.WORKER_LOST)
     assert doomed.verdict.why == "No worker of this queue is connected, and its lock is still there."
 
 
@@ -131,7 +131,7 @@ def test_ten_thousand_active_jobs_cost_few_round_trips_and_no_long_call(watch_be
     pipeline.execute()
     one = watch_bench(valkey)
     one.discover()
-    assert one.look().counts == {Kind.RUNNING: 5_000, Kind.ORPHAN: 5_000}
+    assert one.look().counts == {VerdictKind.RUNNING: 5_000, VerdictKind.ORPHAN: 5_000}
     wire = Counted(one.registry.wire("main"))
     with wire:
         inbox = one.look()

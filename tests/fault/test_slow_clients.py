@@ -20,9 +20,9 @@ READERS = 40  # as many as five times the pages that are made at once
 MEGABYTE = 1 << 20
 _ASK = f"GET {LARGE} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
 LIMITS = {
-    "dashboard.page_sender.SEND_SECONDS": 600.0,
-    "dashboard.live.server.HEAD_SECONDS": 4.0,
-    "dashboard.intake.INCOMING_LIMIT": 3 * MEGABYTE,
+    "dashboard.server.page_sender.SEND_SECONDS": 600.0,
+    "dashboard.server.uvicorn_server.HEAD_SECONDS": 4.0,
+    "dashboard.server.request_body.INCOMING_LIMIT": 3 * MEGABYTE,
 }
 
 Connect = Callable[[], socket.socket]
@@ -59,7 +59,7 @@ def test_pages_are_served_beside_readers_that_read_nothing(web: WebProcess, conn
 
 def test_a_reader_that_takes_nothing_is_dropped_with_its_file(valkey: Store, state_store: Store) -> None:
     environ = {"UNSTALL_STATE_URL": state_store.url, "UNSTALL_REDIS_URL": valkey.url}
-    with WebProcess(environ, {"dashboard.page_sender.SEND_SECONDS": 3.0}) as web, _client(web) as reader:
+    with WebProcess(environ, {"dashboard.server.page_sender.SEND_SECONDS": 3.0}) as web, _client(web) as reader:
         reader.sendall(_ASK)
         assert reader.recv(12) == b"HTTP/1.1 200"
         assert _held_for(web, reader) == 2

@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 from django.db import ConnectionHandler
 
-from dashboard.database import settings_of
-from recovery.backends.shared import fence
-from recovery.reads import leading
+from dashboard.database_url import database_settings
+from recovery.backends.redis_common import fencing
+from recovery.reads.scanners import scheduler_status
 from tests.fences import Queue
 from tests.patience import promptly
 from tests.processes import end, spawn
@@ -58,11 +58,12 @@ _SCHEDULER = """
 import os, sys, django
 django.setup()
 from pathlib import Path
-from recovery.actions import audit, jobs, runner
-from recovery.backends.bullmq.write import BullMQOperator
-from recovery.scheduler import holder, lease
+from recovery.actions.audit import audit_log
+from recovery.actions import execute_jobs, runner
+from recovery.backends.bullmq.operator import BullMQOperator
+from recovery.scheduler import lease_holder, lease
 lease.TERM, lease.RENEW, lease.MARGIN = 2.0, 0.5, 0.4
-holder._place = lambda: sys.argv[1]
+lease_holder._place = lambda: sys.argv[1]
 BullMQOperator.chunk = lambda self, act: 20
 trap, passed = Path(sys.argv[2]), {}
 
@@ -89,25 +90,25 @@ def guard(module, name):
         return came_to
     setattr(module, name, guarded)
 
-for module, name in ((jobs, "_do"), (runner, "perform_looked"),
-                     (audit, "write_intent"), (audit, "write_outcome"), (audit, "_settle")):
+for module, name in ((execute_jobs, "_do"), (runner, "perform_looked"),
+                     (audit_log, "write_intent"), (audit_log, "write_outcome"), (audit_log, "_settle")):
     guard(module, name)
 from recovery.config import current
-from recovery.scheduler.run import run
+from recovery.scheduler.process import run
 run(current())
 """
 # Orders a retry of all failed jobs whenever it is asked to.
 _ORDERS = """
 import sys, time, django
 django.setup()
-from recovery.actions import bulk
-from recovery.domain.acting import Act, Actor, Order
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef
+from recovery.actions.bulk import bulk_runs
+from recovery.domain.actions.types import Action, Actor, ActionCommand
+from recovery.domain.jobs import JobState
+from recovery.domain.identifiers import QueueRef
 actor = Actor("shell", "me", "admin", may_act=True, may_bulk=True)
 for line in sys.stdin:
-    order = Order(Act.RETRY, QueueRef("main", "bull:mail"), actor, "it is back")
-    run = bulk.order(order, bulk.Selection(State.FAILED, int(time.time() * 1000)))
+    order = ActionCommand(Action.RETRY, QueueRef("main", "bull:mail"), actor, "it is back")
+    run = bulk_runs.order(order, bulk_runs.BulkSelection(JobState.FAILED, int(time.time() * 1000)))
     print(run.pk, flush=True)
 """
 
@@ -118,7 +119,7 @@ class Pair:
     def __init__(self, directory: Path, queues: Store, state: Store, database: str) -> None:
         self.queue, self._state = Queue(queues.client, "bullmq5"), state
         self._directory, self._trap, self._caught = directory, directory / "trap", directory / "caught"
-        self._database = ConnectionHandler({"default": settings_of(database, pooled=False)})["default"]
+        self._database = ConnectionHandler({"default": database_settings(database, pooled=False)})["default"]
         (directory / "unstall.toml").write_text("[intervals]\ncollect = 0.5\n")
         self.queue.add("0")  # there is something to be found
         queues.client.hset(f"{self.queue.base}:meta", mapping={"version": "bullmq:5.81.5", "opts.maxLenEvents": 10**6})
@@ -140,7 +141,7 @@ class Pair:
         self._database.close()
 
     def leader(self) -> Process | None:
-        sign = leading.fetch(self._state.client)
+        sign = scheduler_status.fetch(self._state.client)
         return next((one for one in self.both if sign and sign.leads and sign.pid == one.pid), None)
 
     def set_trap(self, place: str) -> None:
@@ -300,4 +301,4 @@ def _judge(pair: Pair, run: int, ids: list[str]) -> None:
     assert counted == [(outcomes.get("done", 0), outcomes.get("unknown", 0), 0, 0, 0)]
     claims = "SELECT job, count(*) FROM recovery_auditjob WHERE outcome = 'done' GROUP BY job HAVING count(*) > 1"
     assert pair.ask(claims) == []
-    assert client.ttl(fence.key_of(base)) > 0
+    assert client.ttl(fencing.key_of(base)) > 0

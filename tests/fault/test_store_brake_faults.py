@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from recovery.actions import brakes
-from recovery.domain.ages import MINUTE
-from recovery.domain.brake import LOCK_LENGTHS, PATIENCE, Why
-from recovery.domain.refs import QueueRef
+from recovery.actions.safety_limits import auto_retry_limits
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.safety_limits.redis_pause import LOCK_LENGTHS, PATIENCE, RedisPauseTrigger
+from recovery.domain.time_units import MINUTE
 from tests.acting import ADMIN
 from tests.armed import Armed, armed, held_jobs
 from tests.cluster import Cluster
@@ -90,12 +90,12 @@ def test_a_store_that_stopped_for_longer_than_a_lock_holds_until_a_person_lets_i
 ) -> None:
     store, jobs, one = scene(watch, serve, libraries, JOBS)
     silence(one, store)
-    until(lambda: one.look() and Why.LOCKS in one.why, SOON, "the locks are found lost")
-    assert Why.SILENT in one.why
+    until(lambda: one.look() and RedisPauseTrigger.LOCKS in one.why, SOON, "the locks are found lost")
+    assert RedisPauseTrigger.SILENT in one.why
     report = one.look()
     assert any("25 of 25 active jobs lost their locks between two checks" in hold for hold in report.holds)
     assert (jobs.counts()["active"], one.acts) == (JOBS, 0)
-    brakes.release(ADMIN, "store", "main", "", "", "its workers are all restarted")
+    auto_retry_limits.release(ADMIN, "store", "main", "", "", "its workers are all restarted")
     until(lambda: one.look() and jobs.counts()["waiting"] == JOBS, SOON, "they are put back to wait")
     assert one.acts == 1
 
@@ -107,7 +107,7 @@ def test_a_few_jobs_wait_until_every_worker_had_time_to_end_them(
     store, jobs, one = scene(watch, serve, libraries, 3)
     silence(one, store)
     until(lambda: one.look() and one.why, SOON, "it answers again")
-    assert one.why == [Why.SILENT]
+    assert one.why == [RedisPauseTrigger.SILENT]
     assert lasts(one) >= LOCK_LENGTHS * LOCK_MS
     for _ in range(3):
         one.look()
@@ -127,13 +127,13 @@ def test_whoever_begins_after_a_silence_that_nobody_saw_holds(
     store.resume()
     one.restart()
     until(lambda: one.look() and one.why, SOON, "it answers again")
-    assert one.why == [Why.SILENT]
+    assert one.why == [RedisPauseTrigger.SILENT]
     assert not store.client.keys(f"{jobs.base}:*:lock")
     one.look()
     assert (jobs.counts()["active"], one.acts) == (3, 0)
     one.restart()
     assert one.look().finds, "they are found, and left alone"
-    assert (jobs.counts()["active"], one.why) == (3, [Why.SILENT])
+    assert (jobs.counts()["active"], one.why) == (3, [RedisPauseTrigger.SILENT])
 
 
 def test_a_restart_that_lost_the_locks_alone_holds_and_lets_go_by_itself_in_the_end(
@@ -141,7 +141,9 @@ def test_a_restart_that_lost_the_locks_alone_holds_and_lets_go_by_itself_in_the_
 ) -> None:
     store, jobs, one = scene(watch, serve, libraries, JOBS)
     lose_locks(store, jobs.base)
-    until(lambda: one.look() and set(one.why) >= {Why.LOCKS, Why.RUN}, SOON, "it is noticed")
+    until(
+        lambda: one.look() and set(one.why) >= {RedisPauseTrigger.LOCKS, RedisPauseTrigger.RUN}, SOON, "it is noticed"
+    )
     for _ in range(3):
         one.look()
     assert (jobs.counts()["active"], one.acts) == (JOBS, 0)
@@ -156,7 +158,9 @@ def test_a_scheduler_that_begins_after_the_restart_knows_of_it(
     store, jobs, one = scene(watch, serve, libraries, JOBS)
     lose_locks(store, jobs.base)
     one.restart()
-    until(lambda: one.look() and set(one.why) >= {Why.LOCKS, Why.RUN}, SOON, "it is noticed")
+    until(
+        lambda: one.look() and set(one.why) >= {RedisPauseTrigger.LOCKS, RedisPauseTrigger.RUN}, SOON, "it is noticed"
+    )
     assert (jobs.counts()["active"], one.acts) == (JOBS, 0)
 
 
@@ -169,7 +173,7 @@ def test_a_restart_that_lost_everything_holds_for_two_lock_lengths(watch: Watch,
     store.stop()
     store.start()
     active(store, MAIL.base, "new")
-    until(lambda: one.look() and Why.RUN in one.why, SOON, "it is noticed")
+    until(lambda: one.look() and RedisPauseTrigger.RUN in one.why, SOON, "it is noticed")
     assert lasts(one) >= LOCK_LENGTHS * LENGTH
     one.look()
     assert store.client.lrange(f"{MAIL.base}:active", 0, -1) == [b"new"]
@@ -216,7 +220,9 @@ def test_a_fail_over_that_lost_the_locks_requeues_nothing(watch: Watch, sentinel
     until(lambda: sentinel.replica.client.llen(f"{MAIL.base}:active") == JOBS, SOON, "it is replicated")
     sentinel.fail_over()
     sentinel.client.delete(*sentinel.client.keys(f"{MAIL.base}:*:lock"))
-    until(lambda: one.look() and set(one.why) >= {Why.LOCKS, Why.RUN}, SOON, "it is noticed")
+    until(
+        lambda: one.look() and set(one.why) >= {RedisPauseTrigger.LOCKS, RedisPauseTrigger.RUN}, SOON, "it is noticed"
+    )
     for _ in range(3):
         one.look()
     assert (sentinel.client.llen(f"{MAIL.base}:active"), one.acts) == (JOBS, 0)
@@ -250,5 +256,5 @@ def test_one_node_of_a_cluster_that_restarts_holds_the_whole_deployment(watch: W
     other = cluster.nodes[(home + 1) % 3]
     other.stop()
     other.start()
-    until(lambda: one.look() and Why.RUN in one.why, SOON, "it is noticed")
+    until(lambda: one.look() and RedisPauseTrigger.RUN in one.why, SOON, "it is noticed")
     assert cluster.client.llen(f"{base}:active") == JOBS

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from recovery.connections.wire import Wire
 from recovery.errors import (
     Garbled,
     NotReady,
@@ -17,6 +16,7 @@ from recovery.errors import (
     TimedOut,
     Unreachable,
 )
+from recovery.stores.redis.client import StoreClient
 from tests.fault.told import LIMIT, PING, answers, speaking, told_within
 from tests.stores import Store
 from tests.waiting import until
@@ -115,7 +115,7 @@ def test_what_is_no_redis_is_garbled() -> None:
         wire.call(PING)
 
 
-def _fault(wire: Wire, kind: type[StoreError]) -> StoreError | None:
+def _fault(wire: StoreClient, kind: type[StoreError]) -> StoreError | None:
     try:
         wire.call([("GET", "a")])
     except StoreError as error:

@@ -14,11 +14,11 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from recovery.backends.sql import health
-from recovery.connections.sql import SqlWire
-from recovery.domain.acting import Act, Outcome
-from recovery.domain.jobs import State
+from recovery.backends.job_tables import server_uptime
+from recovery.domain.actions.types import Action, Outcome
+from recovery.domain.jobs import JobState
 from recovery.errors import AccessDenied, ReadOnlyStore, StatementRefused, StoreError, TimedOut, Unreachable
+from recovery.stores.sql.sql_client import SqlClient
 from tests.tables import REF, Jobs, act, seen, table_reader
 from tests.waiting import until
 
@@ -32,7 +32,7 @@ SLOW = {
 }
 
 
-def works(wire: SqlWire) -> bool:
+def works(wire: SqlClient) -> bool:
     try:
         return READER.look(wire, REF).counts.waiting is not None
     except StoreError:
@@ -93,7 +93,7 @@ def test_a_server_that_is_away_is_told_and_comes_back_by_itself(jobs: Jobs) -> N
     until(lambda: works(wire), 30, "it is back")
 
 
-def unreachable(wire: SqlWire) -> Unreachable | None:
+def unreachable(wire: SqlClient) -> Unreachable | None:
     try:
         READER.look(wire, REF)
     except Unreachable as error:
@@ -107,13 +107,13 @@ def test_a_database_that_failed_is_not_asked_again_at_once(jobs: Jobs, monkeypat
     wire = jobs.wire()
     asked: list[int] = []
 
-    def fails(self: SqlWire) -> None:
+    def fails(self: SqlClient) -> None:
         asked.append(1)
         error = Unreachable(self.target, "connection refused")
         self._failed(error)
         raise error
 
-    monkeypatch.setattr(SqlWire, "_opened", fails)
+    monkeypatch.setattr(SqlClient, "_opened", fails)
     for _ in range(20):
         with pytest.raises(Unreachable):
             READER.look(wire, REF)
@@ -146,11 +146,11 @@ def test_a_file_that_somebody_has_locked_is_told_in_time(jobs: Jobs) -> None:
     with closing(sqlite3.connect(wire.database.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(TimedOut):
-            act(Act.REQUEUE, wire, shown, force=True)
+            act(Action.REQUEUE, wire, shown, force=True)
         other.execute("ROLLBACK")
     assert jobs.status(id) == ["running"]
     until(lambda: works(wire), 30, "it is asked again")
-    assert act(Act.REQUEUE, wire, shown, force=True)[0].outcome is Outcome.DONE
+    assert act(Action.REQUEUE, wire, shown, force=True)[0].outcome is Outcome.DONE
 
 
 @pytest.mark.parametrize("place", ["sqlite", "postgresql"], indirect=True)
@@ -172,9 +172,9 @@ def test_the_least_rights_that_are_documented_are_enough(jobs: Jobs, monkeypatch
     monkeypatch.setattr(jobs.place, "url", user)
     wire = jobs.wire()
     assert READER.look(wire, REF).counts.active == 1
-    assert READER.job(wire, REF, id).row.state is State.ACTIVE
-    assert act(Act.REQUEUE, wire, seen(wire, id))[0].outcome is Outcome.DONE
-    assert health.uptime(wire) is not None
+    assert READER.job(wire, REF, id).row.state is JobState.ACTIVE
+    assert act(Action.REQUEUE, wire, seen(wire, id))[0].outcome is Outcome.DONE
+    assert server_uptime.uptime(wire) is not None
     with pytest.raises(StoreError), wire.session() as session:
         session.change("DELETE FROM jobs")
 
@@ -186,8 +186,8 @@ def test_who_may_only_read_changes_nothing_and_is_told(jobs: Jobs, monkeypatch: 
     monkeypatch.setattr(jobs.place, "url", user)
     wire = jobs.wire()
     with pytest.raises(AccessDenied):
-        act(Act.REQUEUE, wire, seen(wire, id))
-    assert READER.row(wire, REF, id).state is State.ACTIVE
+        act(Action.REQUEUE, wire, seen(wire, id))
+    assert READER.row(wire, REF, id).state is JobState.ACTIVE
 
 
 def grant(jobs: Jobs, rights: str) -> str:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from recovery.connections.wire import Wire
 from recovery.errors import StoreError
+from recovery.stores.redis.client import StoreClient
 from tests.patience import patience
 
 PING = [("PING",)]
@@ -29,7 +29,7 @@ def told_within(seconds: float, kind: type[StoreError], match: str | None = None
     assert type(caught.value) is kind
 
 
-def answers(wire: Wire) -> bool:
+def answers(wire: StoreClient) -> bool:
     try:
         return wire.call(PING) == [b"PONG"]
     except StoreError:

@@ -9,10 +9,10 @@ from dataclasses import fields
 from pathlib import Path
 
 from recovery.config import load
-from recovery.config.schema import SECRETS, TABLES, VARIABLES, Key, Kind
-from recovery.domain.backoff import Backoff
-from recovery.domain.policies import DUTY, NAMES, NOTE, SIGNATURES
-from recovery.domain.policy import Scanner
+from recovery.config.schema import SECRETS, TABLES, VARIABLES, ConfigKey, SettingKind
+from recovery.domain.auto_retry.backoff import Backoff
+from recovery.domain.policies.policy_layers import DUTY, NAMES, NOTE, SIGNATURES
+from recovery.domain.policies.types import PolicyScanner
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "configuration.md").read_text("utf-8")
@@ -45,7 +45,7 @@ HEADINGS = {
     "n8n.copies": "`[n8n.copies]`",
     "n8n.rescue": "`[[n8n.rescue]]`",
 }
-PARENTS = (Kind.TABLE, Kind.TABLES)  # a key that opens a table of its own has no row
+PARENTS = (SettingKind.TABLE, SettingKind.TABLES)  # a key that opens a table of its own has no row
 _ROW = re.compile(r"^\| `(?P<name>[A-Za-z0-9_]+)` \| (?P<default>.+?) \| (?P<meaning>.+?) \|$", re.MULTILINE)
 _NAME = re.compile(r"\"(UNSTALL_[A-Z0-9_]*[A-Z]|DATABASE_URL)\"")
 
@@ -113,7 +113,7 @@ def test_every_word_of_a_policy_is_documented_and_no_other() -> None:
 
 
 def test_every_scanner_has_its_policy_documented() -> None:
-    violations = [scanner for scanner in Scanner if f"`[policy.{scanner.field}]`" not in DOCUMENT]
+    violations = [scanner for scanner in PolicyScanner if f"`[policy.{scanner.field}]`" not in DOCUMENT]
     assert violations == []
 
 
@@ -123,7 +123,7 @@ def test_every_default_is_the_codes_own() -> None:
     assert violations == []
 
 
-def _differences(table: str, key: Key) -> Iterator[str]:
+def _differences(table: str, key: ConfigKey) -> Iterator[str]:
     if key.name not in rows(HEADINGS[table]):
         yield "not documented"
         return
@@ -132,7 +132,7 @@ def _differences(table: str, key: Key) -> Iterator[str]:
     value = tomllib.loads(f"x = {written[1]}")["x"] if written else ""
     if (tuple(value) if isinstance(value, list) else value) != key.default:
         yield f"the default is {key.default!r}, documented is {default}"
-    if key.kind is Kind.NUMBER and (bounds := f"({key.low:g} to {key.high:g})") not in meaning:
+    if key.kind is SettingKind.NUMBER and (bounds := f"({key.low:g} to {key.high:g})") not in meaning:
         yield f"its meaning does not say {bounds}"
 
 

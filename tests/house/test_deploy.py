@@ -17,7 +17,7 @@ from django.core.management import get_commands
 
 from recovery import config
 from recovery.config.schema import SECRETS, VARIABLES
-from recovery.connections import monitor_acl
+from recovery.servers import monitor_acl
 from tests import confined
 from tests.processes import end, free_port, spawn
 from tests.stores import binary

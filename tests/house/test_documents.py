@@ -11,9 +11,9 @@ from django.conf import settings
 from django.core.management import get_commands
 from django.test import Client
 
-from dashboard import documents
-from dashboard.access import Role
-from dashboard.scopes import Scope
+from dashboard.accounts.roles import UserRole
+from dashboard.accounts.scopes import TokenScope
+from dashboard.base import documents
 from tests.people import browser, person, text
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +40,7 @@ def test_no_mention_stands_where_it_can_be_no_link() -> None:
     violations = []
     for path in (ROOT / "templates").rglob("*.html"):
         page = path.read_text("utf-8")
-        links = documents.linked(page).count('href="/docs/')
+        links = documents.link_documents(page).count('href="/docs/')
         if links != len(re.findall(r"docs/[a-z0-9-]+\.md", page)):
             violations.append(str(path.relative_to(ROOT)))
     assert violations == []
@@ -62,7 +62,7 @@ def test_every_link_between_documents_leads_somewhere() -> None:
 def test_the_list_of_scopes_in_the_document_of_the_api_is_whole() -> None:
     page = (ROOT / "docs" / "api.md").read_text("utf-8")
     table = page.partition("| scope | may |\n|---|---|\n")[2].partition("\n\n")[0]
-    assert re.findall(r"^\| `([\w:]+)` \|", table, re.MULTILINE) == [scope.value for scope in Scope]
+    assert re.findall(r"^\| `([\w:]+)` \|", table, re.MULTILINE) == [scope.value for scope in TokenScope]
 
 
 def test_every_test_that_a_document_names_is_there() -> None:
@@ -82,7 +82,7 @@ def test_the_image_has_the_documents() -> None:
 
 @pytest.mark.django_db
 def test_every_document_is_a_page_for_whoever_is_logged_in() -> None:
-    viewer = browser(person(Role.VIEWER))
+    viewer = browser(person(UserRole.VIEWER))
     index = text(viewer, "/docs")
     for name in sorted(documents.names()):
         assert f'href="/docs/{name}"' in index
@@ -104,14 +104,14 @@ def test_every_document_is_a_page_for_whoever_is_logged_in() -> None:
     ],
 )
 def test_a_mention_becomes_a_link_where_text_stands(page: str, links: int) -> None:
-    made = documents.linked(page)
+    made = documents.link_documents(page)
     assert made.count('<a class="link" href="/docs/') == links
     assert re.sub(r'<a class="link" href="/docs/\w+">([^<]*)</a>', r"\1", made) == page
 
 
 @pytest.mark.django_db
 def test_every_page_has_its_mentions_as_links() -> None:
-    page = text(browser(person(Role.VIEWER)), "/alerts")
+    page = text(browser(person(UserRole.VIEWER)), "/alerts")
     assert '<a class="link" href="/docs/alerts">docs/alerts.md</a>' in page
 
 
@@ -188,7 +188,7 @@ def test_every_word_of_the_glossary_is_used() -> None:
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 _FOLDER = re.compile(r"^\| `([\w/-]+)` \|", re.MULTILINE)
 _FILE = re.compile(r"`((?:recovery|dashboard|static|templates)/[\w/.-]+\.\w+)`")
-_INSIDE = {"recovery/drill/node", "recovery/connections/lua"}  # what belongs to the module beside it
+_INSIDE = {"recovery/drills/node", "recovery/stores/state/lua"}  # what belongs to the module beside it
 
 
 def folders() -> set[str]:

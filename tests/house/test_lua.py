@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from recovery.connections.scripts import script
+from recovery.stores.redis.scripts import script
 
 BACKENDS = Path(__file__).parents[2] / "recovery" / "backends"
 # It knows no queue and no epoch: what a scanner or a leader is does not concern it.
@@ -66,7 +66,7 @@ def library(path: Path) -> str:
 
 
 def test_there_are_scripts_of_both_libraries_and_what_both_share() -> None:
-    assert {library(path) for path in SCRIPTS} == {"bull", "bullmq", "shared"}
+    assert {library(path) for path in SCRIPTS} == {"bull", "bullmq", "redis_common"}
     assert [path.stem for path in LEDGERS] == ["idempotency"]
     assert PARTS
     assert LEDGER_PARTS
@@ -135,8 +135,8 @@ def test_no_part_is_left_over() -> None:
     """A part belongs to its own library; what is shared may be asked for by each."""
     wanted = {(library(path), name) for path in [*SCRIPTS, *PARTS, *LEDGERS, *LEDGER_PARTS] for name in asked(path)}
     by_any = {name for _, name in wanted}
-    own = [path for path in [*PARTS, *LEDGER_PARTS] if library(path) != "shared"]
-    shared = [path for path in PARTS if library(path) == "shared"]
+    own = [path for path in [*PARTS, *LEDGER_PARTS] if library(path) != "redis_common"]
+    shared = [path for path in PARTS if library(path) == "redis_common"]
     violations = [named(path) for path in own if (library(path), path.stem) not in wanted]
     violations += [named(path) for path in shared if path.stem not in by_any]
     assert violations == []

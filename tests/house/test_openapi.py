@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from dashboard.api.document import document
+from dashboard.api.openapi import document
 
 
 def test_every_operation_has_an_id_of_its_own_that_is_an_identifier() -> None:

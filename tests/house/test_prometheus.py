@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from dashboard.metrics.page import page
-from dashboard.metrics.text import Dialect
+from dashboard.metrics.exposition import MetricsFormat
+from dashboard.metrics.render import render_page
 from tests.prometheus import promtool
 from tests.scraping import full
 
@@ -31,7 +31,7 @@ OF_HISTOGRAMS = ("_bucket", "_count", "_sum")
 
 def families() -> dict[str, str]:
     """Name and kind of every family of ours."""
-    found = dict(TYPE.findall(page(full(), Dialect.TEXT, 0)))
+    found = dict(TYPE.findall(render_page(full(), MetricsFormat.TEXT, 0)))
     return {name: kind for name, kind in found.items() if OURS.fullmatch(name)}
 
 

@@ -14,11 +14,11 @@ from django.test.client import ClientHandler
 from django.urls import URLPattern, resolve, reverse
 
 from dashboard import asgi, urls
-from dashboard.access import Role
-from dashboard.api.document import document
-from dashboard.idempotency import app as idempotency
-from dashboard.reauthentication import SESSION_NAME
-from dashboard.scopes import Scope
+from dashboard.accounts.reauthentication import SESSION_NAME
+from dashboard.accounts.roles import UserRole
+from dashboard.accounts.scopes import TokenScope
+from dashboard.api.openapi import document
+from dashboard.idempotency import asgi as idempotency
 from tests.machines import Machine
 from tests.people import browser, person
 
@@ -31,7 +31,7 @@ SECRET_FORM = frozenset({"GET", "POST"})
 # Every page: who may have it, and by which methods. None: everybody. A page that is not in here fails a test.
 RIGHTS = {
     (None, SECRET_FORM): ("login", "login-code", "welcome"),
-    (Role.VIEWER, READ): (
+    (UserRole.VIEWER, READ): (
         *("home", "palette", "banner", "overview", "overview-rows", "queue", "queue-tab", "queue-chart"),
         *("job", "job-life", "job-tab", "job-log", "search", "search-part", "api-reference"),
         *("stuck", "stuck-rows", "stuck-count", "n8n", "n8n-rows", "bulk", "bulk-progress", "bulk-numbers"),
@@ -40,16 +40,16 @@ RIGHTS = {
         *("idempotency", "idempotency-rows", "idempotency-key", "drills", "drills-now", "drill", "drill-now"),
         *("documents", "document", "alerts", "alerts-now", "sessions"),
     ),
-    (Role.VIEWER, SECRET_FORM): ("password", "password-again"),
-    (Role.VIEWER, FORM): ("tuning", "two-factor"),
-    (Role.VIEWER, POST): (
+    (UserRole.VIEWER, SECRET_FORM): ("password", "password-again"),
+    (UserRole.VIEWER, FORM): ("tuning", "two-factor"),
+    (UserRole.VIEWER, POST): (
         *("logout", "theme", "two-factor-codes", "two-factor-off", "sessions-end-others", "session-end"),
     ),
-    (Role.OPERATOR, FORM): ("act", "audit-restore", "scan-order", "idempotency-release"),
-    (Role.OPERATOR, POST): ("bulk-stop", "bulk-go-on", "job-reveal", "idempotency-reveal", "logs-reveal"),
-    (Role.ADMIN, READ): ("users", "tokens", "audit-export", "sessions-all"),
-    (Role.ADMIN, FORM): ("scanner-pause", "policy-edit", "brake-release", "drill-order", "idempotency-forget"),
-    (Role.ADMIN, POST): (
+    (UserRole.OPERATOR, FORM): ("act", "audit-restore", "scan-order", "idempotency-release"),
+    (UserRole.OPERATOR, POST): ("bulk-stop", "bulk-go-on", "job-reveal", "idempotency-reveal", "logs-reveal"),
+    (UserRole.ADMIN, READ): ("users", "tokens", "audit-export", "sessions-all"),
+    (UserRole.ADMIN, FORM): ("scanner-pause", "policy-edit", "brake-release", "drill-order", "idempotency-forget"),
+    (UserRole.ADMIN, POST): (
         *("user-add", "user-role", "user-active", "user-link", "token-make", "token-revoke"),
         *("user-two-factor-off", "audit-verify", "alert-test", "drill-stop"),
     ),
@@ -58,7 +58,7 @@ NEEDED = {name: role for (role, _), names in RIGHTS.items() for name in names}
 TAKEN = {name: methods for (_, methods), names in RIGHTS.items() for name in names}
 OPEN = frozenset(name for name, role in NEEDED.items() if role is None)
 # Everything else asks for a login; these for more than that.
-EXPECTED = {name: role for name, role in NEEDED.items() if role in (Role.OPERATOR, Role.ADMIN)}
+EXPECTED = {name: role for name, role in NEEDED.items() if role in (UserRole.OPERATOR, UserRole.ADMIN)}
 # Django's own views of log-in and log-out take OPTIONS, and a PUT as a POST; neither does more than their own methods.
 LENIENT = frozenset({"login", "logout"})
 # These ask for the password again; so does `act` for what deletes many (docs/decisions/0027-stolen-sessions.md).
@@ -83,34 +83,34 @@ HEAVY = {
 }
 # The API takes tokens and no logins: each of its methods and the one scope that it takes.
 SCOPES = {
-    ("api-queues", "GET"): Scope.READ,
-    ("api-queue", "GET"): Scope.READ,
-    ("api-jobs", "GET"): Scope.READ,
-    ("api-job", "GET"): Scope.READ,
-    ("api-orphans", "GET"): Scope.READ,
-    ("api-n8n", "GET"): Scope.READ,
-    ("api-n8n-losses", "GET"): Scope.READ,
-    ("api-actions", "GET"): Scope.READ,
-    ("api-actions", "POST"): Scope.ACT,
-    ("api-bulk", "GET"): Scope.BULK,
-    ("api-bulk", "POST"): Scope.BULK,
-    ("api-run", "GET"): Scope.BULK,
-    ("api-results", "GET"): Scope.BULK,
-    ("api-stop", "POST"): Scope.BULK,
-    ("api-policies", "GET"): Scope.READ,
-    ("api-policies", "PUT"): Scope.BULK,
-    ("api-scanners", "GET"): Scope.READ,
-    ("api-scanner-runs", "GET"): Scope.READ,
-    ("api-scanner-runs", "POST"): Scope.BULK,
-    ("api-scan-run", "GET"): Scope.READ,
-    ("api-scan-finds", "GET"): Scope.READ,
-    ("api-sweeps", "POST"): Scope.BULK,
-    ("api-alerts", "GET"): Scope.READ,
-    ("api-servers", "GET"): Scope.READ,
-    ("api-server", "GET"): Scope.READ,
-    ("api-audit", "GET"): Scope.AUDIT,
-    ("api-entry", "GET"): Scope.AUDIT,
-    ("api-restore", "POST"): Scope.ACT,
+    ("api-queues", "GET"): TokenScope.READ,
+    ("api-queue", "GET"): TokenScope.READ,
+    ("api-jobs", "GET"): TokenScope.READ,
+    ("api-job", "GET"): TokenScope.READ,
+    ("api-orphans", "GET"): TokenScope.READ,
+    ("api-n8n", "GET"): TokenScope.READ,
+    ("api-n8n-losses", "GET"): TokenScope.READ,
+    ("api-actions", "GET"): TokenScope.READ,
+    ("api-actions", "POST"): TokenScope.ACT,
+    ("api-bulk", "GET"): TokenScope.BULK,
+    ("api-bulk", "POST"): TokenScope.BULK,
+    ("api-run", "GET"): TokenScope.BULK,
+    ("api-results", "GET"): TokenScope.BULK,
+    ("api-stop", "POST"): TokenScope.BULK,
+    ("api-policies", "GET"): TokenScope.READ,
+    ("api-policies", "PUT"): TokenScope.BULK,
+    ("api-scanners", "GET"): TokenScope.READ,
+    ("api-scanner-runs", "GET"): TokenScope.READ,
+    ("api-scanner-runs", "POST"): TokenScope.BULK,
+    ("api-scan-run", "GET"): TokenScope.READ,
+    ("api-scan-finds", "GET"): TokenScope.READ,
+    ("api-sweeps", "POST"): TokenScope.BULK,
+    ("api-alerts", "GET"): TokenScope.READ,
+    ("api-servers", "GET"): TokenScope.READ,
+    ("api-server", "GET"): TokenScope.READ,
+    ("api-audit", "GET"): TokenScope.AUDIT,
+    ("api-entry", "GET"): TokenScope.AUDIT,
+    ("api-restore", "POST"): TokenScope.ACT,
 }
 ANY_TOKEN = {"api-document", "api-nowhere"}
 SAMPLES = {"deployment": "main", "base": "bull:jobs", "id": "1", "number": 1, "rest": "x"}
@@ -120,7 +120,7 @@ SAMPLES |= {"key": "x", "name": "logs"}
 _OF_LOGS = ("", "/older", "/around", "/labels", "/download")
 BESIDE = ("/live/events", "/metrics", *(f"/live/logs{path}" for path in _OF_LOGS))
 METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE", "PROPFIND")
-PEOPLE = (None, *Role)
+PEOPLE = (None, *UserRole)
 
 
 def routes() -> Iterator[URLPattern]:
@@ -173,7 +173,7 @@ def _is_sent_to_the_login(answer: HttpResponse) -> bool:
 
 def test_who_has_less_than_the_role_is_refused() -> None:
     violations = {}
-    for role in Role:
+    for role in UserRole:
         client = browser(person(role))
         refused = [name for name in sorted(EXPECTED) if not role.allows(EXPECTED[name])]
         for name, method in itertools.product(refused, METHODS):
@@ -185,9 +185,9 @@ def test_who_has_less_than_the_role_is_refused() -> None:
 
 def test_who_has_the_role_is_let_in_by_its_methods_and_by_no_other() -> None:
     violations = {}
-    for role in Role:
+    for role in UserRole:
         client = browser(person(role))
-        allowed = [name for name in CLOSED if role.allows(NEEDED[name] or Role.VIEWER) and name not in LENIENT]
+        allowed = [name for name in CLOSED if role.allows(NEEDED[name] or UserRole.VIEWER) and name not in LENIENT]
         for name, method in (*itertools.product(allowed, METHODS), ("logout", "POST")):
             answer = client.generic(method, address(ROUTES[name]))
             if _is_let_in(answer) if method in TAKEN[name] else answer.status_code == 405:
@@ -203,7 +203,7 @@ def _is_let_in(answer: HttpResponse) -> bool:
 
 def test_what_changes_something_needs_a_token_of_the_page() -> None:
     """Another site cannot make one, also for a user who is logged in."""
-    client = browser(person(Role.ADMIN))
+    client = browser(person(UserRole.ADMIN))
     client.handler = ClientHandler(enforce_csrf_checks=True)
     posts = [name for name, methods in TAKEN.items() if "POST" in methods]
     answers = {name: client.post(address(ROUTES[name]), headers={"origin": "https://evil.example"}) for name in posts}
@@ -225,7 +225,7 @@ def test_what_is_open_is_open_to_everybody() -> None:
 
 
 def test_a_password_of_long_ago_opens_no_account() -> None:
-    client = browser(person(Role.ADMIN))
+    client = browser(person(UserRole.ADMIN))
     _forget_password(client)
     asked = {
         f"{method} {name}": client.generic(method, address(ROUTES[name]))
@@ -251,7 +251,7 @@ def test_what_hashes_or_takes_long_has_places_of_its_own() -> None:
 
 
 def test_whoever_is_locked_out_is_a_stranger() -> None:
-    admin = person(Role.ADMIN)
+    admin = person(UserRole.ADMIN)
     client = browser(admin)
     admin.is_active = False
     admin.save()
@@ -267,7 +267,7 @@ def test_every_route_of_the_api_says_its_scopes() -> None:
 def test_each_operation_of_the_document_has_the_scope_that_is_tried_here() -> None:
     """The calls under once stand beside Django: tests/integration/test_api_rights.py asks them, and all others, too."""
     said = {
-        (resolve(_filled(path)).url_name, method.upper()): Scope(call["x-scope"])
+        (resolve(_filled(path)).url_name, method.upper()): TokenScope(call["x-scope"])
         for path, calls in document()["paths"].items()
         for method, call in calls.items()
         if not path.startswith(idempotency.PATH)
@@ -280,7 +280,7 @@ def _filled(path: str) -> str:
 
 
 def test_the_api_is_closed_without_a_token_whoever_is_logged_in() -> None:
-    stranger, admin = Machine(), browser(person(Role.ADMIN))
+    stranger, admin = Machine(), browser(person(UserRole.ADMIN))
     violations = {}
     for name, method in itertools.product(sorted(API), METHODS):
         answers = {"a stranger": stranger.send(method, address(API[name]))}
@@ -293,20 +293,20 @@ def test_the_api_is_closed_without_a_token_whoever_is_logged_in() -> None:
 
 
 def test_all_other_scopes_together_are_refused() -> None:
-    others = {scope: Machine(*(set(Scope) - {scope}), name=scope) for scope in Scope}
+    others = {scope: Machine(*(set(TokenScope) - {scope}), name=scope) for scope in TokenScope}
     answers = _of_scopes(others)
     violations = {what: _shown(answer) for what, answer in answers.items() if answer.status_code != 403}
     assert violations == {}
 
 
 def test_the_scope_is_enough() -> None:
-    answers = _of_scopes({scope: Machine(scope, name=scope) for scope in Scope})
+    answers = _of_scopes({scope: Machine(scope, name=scope) for scope in TokenScope})
     bad = (401, 403, 405, 500)
     violations = {what: _shown(answer) for what, answer in answers.items() if answer.status_code in bad}
     assert violations == {}
 
 
-def _of_scopes(machines: dict[Scope, Machine]) -> dict[str, HttpResponse]:
+def _of_scopes(machines: dict[TokenScope, Machine]) -> dict[str, HttpResponse]:
     """What each method of the API answers the machine that stands for its scope."""
     return {
         f"{method} {name}": machines[scope].send(method, address(API[name]), body={})
@@ -319,7 +319,7 @@ def _shown(answer: HttpResponse) -> str:
 
 
 def test_the_api_knows_no_other_method() -> None:
-    machine = Machine(*Scope)
+    machine = Machine(*TokenScope)
     others = [pair for pair in itertools.product(sorted(set(API) - ANY_TOKEN), METHODS) if pair not in SCOPES]
     answers = {f"{method} {name}": machine.send(method, address(API[name])) for name, method in others}
     violations = {what: answer.status_code for what, answer in answers.items() if answer.status_code != 405}

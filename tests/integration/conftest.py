@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from recovery.actions.bulk import Runner
-from recovery.connections.registry import registry, reset
+from recovery.actions.bulk.bulk_runs import BulkRunner
+from recovery.stores.registry import registry, reset
 from tests.acting import Bench, set_up
 from tests.stores import Store
 
@@ -20,9 +20,9 @@ def bench(valkey: Store, state_store: Store, tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.fixture
-def hands(bench: Bench) -> Iterator[Runner]:
+def hands(bench: Bench) -> Iterator[BulkRunner]:
     """What does the bulk runs within the scheduler."""
-    hands = Runner(registry())
+    hands = BulkRunner(registry())
     yield hands
     hands.close()
 

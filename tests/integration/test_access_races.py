@@ -17,8 +17,8 @@ SCRIPT = """
 import django; django.setup()
 from concurrent.futures import ThreadPoolExecutor
 from django.db import connection
-from dashboard import invitations, people
-from dashboard.access import Role
+from dashboard.accounts import invitations, user_changes
+from dashboard.accounts.roles import UserRole
 from dashboard.models import User
 from django.conf import settings
 
@@ -29,7 +29,7 @@ def closing(act):
     def acting(argument):
         try:
             return act(argument)
-        except (invitations.LinkSpent, people.LastAdmin):
+        except (invitations.LinkSpent, user_changes.LastAdmin):
             return None
         finally:
             connection.close()
@@ -39,10 +39,10 @@ with ThreadPoolExecutor(6) as threads:
     accept = closing(lambda name: invitations.accept(token, username=name, password="a quiet night, please"))
     came = [user for user in threads.map(accept, "abcdef") if user]
     print("came in:", len(came), User.objects.count())
-    both = [User.objects.get(), User.objects.create(username="z", role=Role.ADMIN)]
-    demote = closing(lambda user: people.set_role(user, Role.VIEWER) or "gone")
+    both = [User.objects.get(), User.objects.create(username="z", role=UserRole.ADMIN)]
+    demote = closing(lambda user: user_changes.set_role(user, UserRole.VIEWER) or "gone")
     print("gone:", sum(done == "gone" for done in threads.map(demote, both)))
-    print("left:", User.objects.filter(role=Role.ADMIN).count())
+    print("left:", User.objects.filter(role=UserRole.ADMIN).count())
 """
 
 

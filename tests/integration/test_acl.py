@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 import redis
 
-from recovery.backends import reader
-from recovery.connections.registry import Registry
-from recovery.domain.counts import Flavour, Library, Snapshot
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef
-from recovery.domain.verdicts import Kind
-from recovery.scanners.snapshot.collect import Collector
-from recovery.scanners.snapshot.discover import Discoverer
-from recovery.scanners.snapshot.roster import Roster
+from recovery.backends.registry import reader
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobState
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary, Snapshot
+from recovery.domain.stuck.types import VerdictKind
+from recovery.scanners.collect.collector import Collector
+from recovery.scanners.discovery.known_queues import KnownQueues
+from recovery.scanners.discovery.scanner import Discoverer
+from recovery.stores.registry import ConnectionRegistry
 from tests.stores import Store
 from tests.watch_bench import WatchBench, active
 from tests.watching import NOW, add, bullmq, config_of
@@ -38,12 +38,12 @@ def guarded(request: pytest.FixtureRequest, serve: Callable[..., Store]) -> Stor
 @pytest.fixture
 def look(tmp_path: Path, state_store: Store) -> Iterator[Callable[[Store, str], Snapshot]]:
     """What the collector sees as the user of this rule."""
-    closing: list[Registry] = []
+    closing: list[ConnectionRegistry] = []
 
     def take(store: Store, rule: str) -> Snapshot:
-        registry = Registry(config_of(tmp_path, state_store, {"main": admit(store, rule)}))
+        registry = ConnectionRegistry(config_of(tmp_path, state_store, {"main": admit(store, rule)}))
         closing.append(registry)
-        roster = Roster()
+        roster = KnownQueues()
         Discoverer(registry, roster).run(NOW)
         collector = Collector(registry, roster)
         try:
@@ -66,21 +66,21 @@ def test_the_documented_user_sees_everything(guarded: Store, look: Callable[[Sto
 
 
 def test_the_documented_user_reads_lists_and_jobs(guarded: Store, tmp_path: Path, state_store: Store) -> None:
-    registry = Registry(config_of(tmp_path, state_store, {"main": admit(guarded, documented())}))
+    registry = ConnectionRegistry(config_of(tmp_path, state_store, {"main": admit(guarded, documented())}))
     try:
         wire = registry.wire("main")
-        ours = reader(Flavour(Library.BULLMQ, 5))
-        assert [row.id for row in ours.page(wire, JOBS, State.WAITING).rows] == ["1", "2"]
+        ours = reader(LibraryVersion(QueueLibrary.BULLMQ, 5))
+        assert [row.id for row in ours.page(wire, JOBS, JobState.WAITING).rows] == ["1", "2"]
         assert ours.job(wire, JOBS, "1").data.value == "{}"
-        assert ours.row(wire, JOBS, "1").state is State.WAITING
+        assert ours.row(wire, JOBS, "1").state is JobState.WAITING
     finally:
         registry.close()
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize(("missing", "kind"), [("", Kind.ABANDONED), (" -pttl", Kind.UNKNOWN)])
+@pytest.mark.parametrize(("missing", "kind"), [("", VerdictKind.ABANDONED), (" -pttl", VerdictKind.UNKNOWN)])
 def test_the_documented_user_can_prove_an_orphan(
-    guarded: Store, tmp_path: Path, state_store: Store, missing: str, kind: Kind
+    guarded: Store, tmp_path: Path, state_store: Store, missing: str, kind: VerdictKind
 ) -> None:
     active(guarded, JOBS.base, "9")
     admitted = admit(guarded, documented() + missing)

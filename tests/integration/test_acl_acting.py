@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from recovery.backends import operator
 from recovery.backends.base import Target
-from recovery.backends.shared import fence
-from recovery.domain.acting import Act, Kept, Options, Outcome, Seen
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef
+from recovery.backends.redis_common import fencing
+from recovery.backends.registry import operator
+from recovery.domain.actions.types import Action, ActionOptions, ExpectedJob, Outcome, UndoCopy
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobState
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
 from recovery.errors import AccessDenied
 from tests.integration.test_acl import admit, documented
 from tests.stores import Store
@@ -24,13 +24,13 @@ from tests.wires import wired
 
 JOBS = QueueRef("main", "bull:jobs")
 FLAVOURS = {
-    "bullmq": Flavour(Library.BULLMQ, 5, "5.81.5"),
-    "bullmq4": Flavour(Library.BULLMQ, 4, "4.18.3"),
-    "bull": Flavour(Library.BULL, 4),
+    "bullmq": LibraryVersion(QueueLibrary.BULLMQ, 5, "5.81.5"),
+    "bullmq4": LibraryVersion(QueueLibrary.BULLMQ, 4, "4.18.3"),
+    "bull": LibraryVersion(QueueLibrary.BULL, 4),
 }
 LUA = Path(__file__).parents[2] / "recovery" / "backends"
-FAILED = Seen("1", State.FAILED)
-PROVEN = Options(is_late=True, directly=True, force=True)
+FAILED = ExpectedJob("1", JobState.FAILED)
+PROVEN = ActionOptions(is_late=True, directly=True, force=True)
 
 
 @pytest.fixture
@@ -49,28 +49,28 @@ def target(request: pytest.FixtureRequest, server: Store) -> Iterator[Target]:
 def test_every_act_on_jobs_is_allowed(target: Target) -> None:
     ours = operator(target.flavour)
 
-    def act(what: Act, id: str, state: State, **seen: Any) -> None:
-        (done,) = ours.on_jobs(what, target, [Seen(id, state, **seen)], PROVEN, NOW)
+    def act(what: Action, id: str, state: JobState, **seen: Any) -> None:
+        (done,) = ours.on_jobs(what, target, [ExpectedJob(id, state, **seen)], PROVEN, NOW)
         assert done.outcome is Outcome.DONE, (what, done)
 
-    act(Act.RELEASE, "locked", State.ACTIVE, token="t:1")
-    act(Act.REQUEUE, "alone", State.ACTIVE)
-    act(Act.FAIL, "lost", State.ACTIVE)
-    act(Act.RETRY, "1", State.FAILED)
-    act(Act.PROMOTE, "later", State.DELAYED)
-    act(Act.REMOVE, "waits", State.WAITING)
+    act(Action.RELEASE, "locked", JobState.ACTIVE, token="t:1")
+    act(Action.REQUEUE, "alone", JobState.ACTIVE)
+    act(Action.FAIL, "lost", JobState.ACTIVE)
+    act(Action.RETRY, "1", JobState.FAILED)
+    act(Action.PROMOTE, "later", JobState.DELAYED)
+    act(Action.REMOVE, "waits", JobState.WAITING)
 
 
 def test_every_act_on_a_queue_is_allowed(target: Target) -> None:
     ours = operator(target.flavour)
-    for act in (Act.PAUSE, Act.RESUME):
-        assert ours.on_queue(act, target, Options(), NOW).outcome is Outcome.DONE
-    taken = ours.take_away(Act.CLEAN, target, Options(state=State.FAILED), NOW, budget=10)
+    for act in (Action.PAUSE, Action.RESUME):
+        assert ours.on_queue(act, target, ActionOptions(), NOW).outcome is Outcome.DONE
+    taken = ours.take_away(Action.CLEAN, target, ActionOptions(state=JobState.FAILED), NOW, budget=10)
     assert taken.removed == 1
-    drained = ours.take_away(Act.DRAIN, target, Options(delayed=True), NOW, budget=10)
+    drained = ours.take_away(Action.DRAIN, target, ActionOptions(delayed=True), NOW, budget=10)
     assert drained.removed == 2
     for kept in (*taken.jobs, *drained.jobs):
-        assert isinstance(kept, Kept)
+        assert isinstance(kept, UndoCopy)
         assert ours.put_back(target, kept, NOW).outcome is Outcome.DONE
 
 
@@ -80,7 +80,7 @@ def test_the_user_that_watches_acts_on_nothing(server: Store) -> None:
     flavour = FLAVOURS["bullmq"]
     with wired(admit(server, documented())) as wire, pytest.raises(AccessDenied):
         operator(flavour).on_jobs(
-            Act.REQUEUE, Target(wire, JOBS, flavour), [Seen("alone", State.ACTIVE)], Options(), NOW
+            Action.REQUEUE, Target(wire, JOBS, flavour), [ExpectedJob("alone", JobState.ACTIVE)], ActionOptions(), NOW
         )
     assert {key: server.client.dump(key) for key in server.client.keys("*")} == before
 
@@ -90,25 +90,25 @@ assert documented("unstall-operator") != NAMED
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS.values(), ids=FLAVOURS)
-def test_a_scheduler_acts_under_its_epoch_when_the_fence_is_granted(server: Store, flavour: Flavour) -> None:
+def test_a_scheduler_acts_under_its_epoch_when_the_fence_is_granted(server: Store, flavour: LibraryVersion) -> None:
     _seed(server)
     with wired(admit(server, NAMED.replace("~bull:*", "~bull:* ~unstall:fence:*"))) as wire:
-        (done,) = operator(flavour).on_jobs(Act.RETRY, Target(wire, JOBS, flavour, 7), [FAILED], PROVEN, NOW)
+        (done,) = operator(flavour).on_jobs(Action.RETRY, Target(wire, JOBS, flavour, 7), [FAILED], PROVEN, NOW)
     assert done.outcome is Outcome.DONE
-    assert server.client.get(fence.epoch_key_of(JOBS.base)) == b"7"
+    assert server.client.get(fencing.epoch_key_of(JOBS.base)) == b"7"
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS.values(), ids=FLAVOURS)
-def test_without_that_right_it_does_nothing_and_a_person_acts_as_before(server: Store, flavour: Flavour) -> None:
+def test_without_that_right_it_does_nothing_and_a_person_acts_as_before(server: Store, flavour: LibraryVersion) -> None:
     _seed(server)
     ours, before = operator(flavour), {key: server.client.dump(key) for key in server.client.keys("*")}
     with wired(admit(server, NAMED)) as wire:
         with pytest.raises(AccessDenied):
-            ours.on_jobs(Act.RETRY, Target(wire, JOBS, flavour, 7), [FAILED], PROVEN, NOW)
+            ours.on_jobs(Action.RETRY, Target(wire, JOBS, flavour, 7), [FAILED], PROVEN, NOW)
         with pytest.raises(AccessDenied):
             ours.fence(Target(wire, JOBS, flavour, 7))
         assert {key: server.client.dump(key) for key in server.client.keys("*")} == before
-        (done,) = ours.on_jobs(Act.RETRY, Target(wire, JOBS, flavour), [FAILED], PROVEN, NOW)
+        (done,) = ours.on_jobs(Action.RETRY, Target(wire, JOBS, flavour), [FAILED], PROVEN, NOW)
     assert done.outcome is Outcome.DONE
 
 

@@ -15,10 +15,10 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from recovery.connections import registry
-from recovery.domain.jobs import State
+from recovery.domain.jobs import JobState
 from recovery.models import AuditEntry
-from recovery.reads import audit as book
+from recovery.reads.audit import queries as book
+from recovery.stores import registry
 from tests.acting import Bench
 from tests.watching import now_ms
 from tests.web_process import ROOT, environ_of
@@ -164,15 +164,15 @@ def test_all_of_a_state_are_done_and_those_that_fail_later_are_not_taken_again(b
     assert ran.status == 0
     assert set(ran.outcomes.values()) == {"done"}
     assert len(ran.outcomes) == 1200
-    assert bench.ids(State.FAILED) == ["later"]
-    assert bench.ids(State.WAITING) == ids[::-1]
+    assert bench.ids(JobState.FAILED) == ["later"]
+    assert bench.ids(JobState.WAITING) == ids[::-1]
     assert book.verify().is_sound
 
 
 def test_a_job_that_completed_meanwhile_runs_again_only_when_that_is_said(bench: Bench) -> None:
     bench.completed("1", "2")
     ran = act("retry", "--job", "1", "--force")
-    assert (ran.status, ran.outcomes, bench.ids(State.COMPLETED)) == (3, {"1": "refused"}, ["1", "2"])
+    assert (ran.status, ran.outcomes, bench.ids(JobState.COMPLETED)) == (3, {"1": "refused"}, ["1", "2"])
     assert act("retry", "--job", "1", "--rerun-completed").outcomes == {"1": "done"}
     assert act("retry", "--all", "completed").outcomes == {"2": "done"}, "who names the state has said it"
 
@@ -183,7 +183,7 @@ def test_all_of_a_verdict_leaves_those_that_are_held(bench: Bench) -> None:
     bench.look()
     ran = act("requeue", "--all", "orphan")
     assert (ran.status, ran.outcomes) == (0, {"1": "done", "2": "done"})
-    assert bench.ids(State.ACTIVE) == ["3"]
+    assert bench.ids(JobState.ACTIVE) == ["3"]
 
 
 def test_all_can_be_narrowed_by_name_and_error(bench: Bench) -> None:
@@ -197,7 +197,7 @@ def test_all_can_be_narrowed_by_name_and_error(bench: Bench) -> None:
 def test_a_clean_goes_to_its_end(bench: Bench) -> None:
     bench.failed(*(str(number) for number in range(1200)), at=now_ms() - 60_000)
     ran = act("clean", "--all", "failed", "--older-than", "5")
-    assert (ran.status, bench.ids(State.FAILED)) == (0, [])
+    assert (ran.status, bench.ids(JobState.FAILED)) == (0, [])
     assert "1,200 removed" in ran.document["results"][0]["why"]
 
 
@@ -212,7 +212,7 @@ def test_on_a_terminal_a_person_is_asked(bench: Bench, terminal: Callable[[str],
     asked = terminal("n")
     assert act("requeue", "--job", "1").status == 3
     assert len(asked) == 1
-    assert bench.ids(State.ACTIVE) == ["1"]
+    assert bench.ids(JobState.ACTIVE) == ["1"]
     terminal("y")
     assert act("requeue", "--job", "1").status == 0
 

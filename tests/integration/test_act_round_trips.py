@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from recovery.actions import runner
-from recovery.connections.registry import registry
-from recovery.domain.acting import Act, Outcome
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.verdicts import Kind
-from recovery.reads import sightings
-from recovery.reads.sightings import Mark
+from recovery.domain.actions.types import Action, Outcome
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
+from recovery.domain.stuck.types import VerdictKind
+from recovery.reads.stuck import observations
+from recovery.reads.stuck.observations import JobObservation
+from recovery.stores.registry import registry
 from tests.acting import MAIL, Bench
 from tests.counting import round_trips
 from tests.samples import BULLMQ
@@ -20,42 +20,42 @@ from tests.watching import bull, now_ms
 
 pytestmark = pytest.mark.django_db
 MOST = 4
-BULL = Flavour(Library.BULL, 4)
+BULL = LibraryVersion(QueueLibrary.BULL, 4)
 FLAVOURS = {"bullmq5": BULLMQ, "bull4": BULL}
 
 
-def orphan(bench: Bench, flavour: Flavour, id: str) -> None:
+def orphan(bench: Bench, flavour: LibraryVersion, id: str) -> None:
     """Proven: seen without a lock two minutes ago, and as it is now."""
     at = now_ms() - 90_000
     bench.orphan(id, processedOn=at, ats=1 if flavour is BULLMQ else None)
     signature = (at, 1 if flavour is BULLMQ else None, 0, 0)
-    mark = Mark(Kind.ORPHAN, at, at, now_ms() - 120_000, signature)
-    sightings.save(registry().state(), MAIL, {id: mark}, ())
+    mark = JobObservation(VerdictKind.ORPHAN, at, at, now_ms() - 120_000, signature)
+    observations.save(registry().state(), MAIL, {id: mark}, ())
 
 
-def held(bench: Bench, flavour: Flavour, id: str) -> None:
+def held(bench: Bench, flavour: LibraryVersion, id: str) -> None:
     bench.held(id)
 
 
-def failed(bench: Bench, flavour: Flavour, id: str) -> None:
+def failed(bench: Bench, flavour: LibraryVersion, id: str) -> None:
     bench.failed(id)
     if flavour is not BULLMQ:
         bench.client.hdel(f"{bench.base}:{id}", "atm")
 
 
-def delayed(bench: Bench, flavour: Flavour, id: str) -> None:
+def delayed(bench: Bench, flavour: LibraryVersion, id: str) -> None:
     bench.delayed(id)
 
 
 ACTS = {
-    "requeue": (Act.REQUEUE, orphan, {}),
-    "fail": (Act.FAIL, orphan, {}),
-    "fail directly": (Act.FAIL, orphan, {"directly": True}),
-    "remove an orphan": (Act.REMOVE, orphan, {}),
-    "release": (Act.RELEASE, held, {"force": True}),
-    "retry": (Act.RETRY, failed, {}),
-    "remove": (Act.REMOVE, failed, {}),
-    "promote": (Act.PROMOTE, delayed, {}),
+    "requeue": (Action.REQUEUE, orphan, {}),
+    "fail": (Action.FAIL, orphan, {}),
+    "fail directly": (Action.FAIL, orphan, {"directly": True}),
+    "remove an orphan": (Action.REMOVE, orphan, {}),
+    "release": (Action.RELEASE, held, {"force": True}),
+    "retry": (Action.RETRY, failed, {}),
+    "remove": (Action.REMOVE, failed, {}),
+    "promote": (Action.PROMOTE, delayed, {}),
 }
 
 
@@ -88,7 +88,7 @@ def test_to_say_what_an_act_would_do_is_one_round_trip(
         bull(bench.client, bench.base)
     orphan(bench, flavour, "1")
     bench.look(flavour)
-    order = bench.order(Act.REQUEUE, "1")
+    order = bench.order(Action.REQUEUE, "1")
     runner.preview(order)
     with round_trips(monkeypatch) as sent:
         assert runner.preview(replace(order)).can == 1

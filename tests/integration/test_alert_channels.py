@@ -12,22 +12,22 @@ from pathlib import Path
 
 import pytest
 
+from recovery.alerts import delivery
 from recovery.config import Config
-from recovery.connections import channels
-from recovery.domain import messages
-from recovery.domain.alerts import Alert, AlertKind, Event
-from recovery.domain.channels import Alerting, Channel, Encryption, Format, Mail, Webhook
-from recovery.domain.messages import Item
+from recovery.domain.alerts import messages
+from recovery.domain.alerts.channels import Alerting, Channel, Mail, MailEncryption, Webhook, WebhookFormat
+from recovery.domain.alerts.messages import AlertItem
+from recovery.domain.alerts.types import AlertEvent, AlertKind, AlertRecord
 from recovery.errors import NotDelivered
-from recovery.management.checkup.alerts import alerts
-from recovery.management.checkup.findings import Level
+from recovery.management.doctor.alerts import alerts
+from recovery.management.doctor.findings import DoctorLevel
 from tests.processes import free_port
 from tests.receivers import DRIP, HANG, RESET, Hooked, Posts, hooked, posts
 from tests.waiting import until
 
 AT = 1_760_000_000_000
 NASTY = "<!channel> & <https://evil.example|shop/bull:mail>"
-ALERT = Alert(
+ALERT = AlertRecord(
     AlertKind.ABANDONED, "shop/bull:mail", f"3 jobs are abandoned in {NASTY}.", "/stuck?queue=x", 3, AT - 90_000, AT
 )
 SECRET = "s3cr3t"
@@ -49,17 +49,17 @@ def webhook(hook: Hooked, **chosen: object) -> Webhook:
     return Webhook("ops", hook.url, **chosen)  # type: ignore[arg-type]
 
 
-def mail(post: Posts, encryption: Encryption = Encryption.NONE, **chosen: object) -> Mail:
+def mail(post: Posts, encryption: MailEncryption = MailEncryption.NONE, **chosen: object) -> Mail:
     to = ("ops@example.com", "night@example.com")
     return Mail("127.0.0.1", post.port, encryption, "Unstall <unstall@example.com>", to, **chosen)  # type: ignore[arg-type]
 
 
-def send(channel: Channel, *items: Item, seconds: float = 20.0) -> str:
+def send(channel: Channel, *items: AlertItem, seconds: float = 20.0) -> str:
     """With more time than anything takes that goes well."""
-    told = messages.message(
-        items or (Item(Event.FIRING, ALERT, AT),), channel, AT, environment="prod", site="https://u"
+    told = messages.compose_message(
+        items or (AlertItem(AlertEvent.FIRING, ALERT, AT),), channel, AT, environment="prod", site="https://u"
     )
-    return channels.deliver(channel, told, seconds)
+    return delivery.deliver(channel, told, seconds)
 
 
 def refused(channel: Channel, seconds: float = 20.0) -> NotDelivered:
@@ -94,7 +94,7 @@ def test_the_address_of_a_webhook_is_in_no_log(hook: Hooked, caplog: pytest.LogC
 
 
 def test_slack_gets_text_that_calls_nobody(hook: Hooked) -> None:
-    send(webhook(hook, format=Format.SLACK))
+    send(webhook(hook, format=WebhookFormat.SLACK))
     (posted,) = hook.posted
     assert posted.told["text"].startswith("FIRING [prod] 3 jobs are abandoned in &lt;!channel&gt; &amp; &lt;https:")
     assert posted.told["text"].endswith("\n<https://u/stuck?queue=x|Open>")
@@ -152,9 +152,9 @@ def test_mail_says_in_its_subject_what_is_wrong(post: Posts) -> None:
     assert letter.login == ""
 
 
-@pytest.mark.parametrize("encryption", [Encryption.STARTTLS, Encryption.TLS])
-def test_the_password_goes_only_over_tls_that_is_trusted(certificates: Path, encryption: Encryption) -> None:
-    with posts(certificates, implicit=encryption is Encryption.TLS) as post:
+@pytest.mark.parametrize("encryption", [MailEncryption.STARTTLS, MailEncryption.TLS])
+def test_the_password_goes_only_over_tls_that_is_trusted(certificates: Path, encryption: MailEncryption) -> None:
+    with posts(certificates, implicit=encryption is MailEncryption.TLS) as post:
         login = {"username": "unstall", "password": SECRET}
         assert "certificate was rejected" in str(refused(mail(post, encryption, **login)))
         assert post.letters == []
@@ -165,7 +165,7 @@ def test_the_password_goes_only_over_tls_that_is_trusted(certificates: Path, enc
 
 
 def test_a_server_without_starttls_gets_neither_password_nor_mail(post: Posts) -> None:
-    failed = refused(mail(post, Encryption.STARTTLS, username="unstall", password=SECRET))
+    failed = refused(mail(post, MailEncryption.STARTTLS, username="unstall", password=SECRET))
     assert "STARTTLS" in str(failed)
     assert post.letters == []
 
@@ -189,12 +189,12 @@ def test_a_server_that_parts_rudely_has_taken_the_mail(post: Posts) -> None:
 
 
 def test_a_digest_tells_the_first_and_counts_the_rest(hook: Hooked) -> None:
-    items = [Item(Event.FIRING, ALERT, AT) for _ in range(150)]
+    items = [AlertItem(AlertEvent.FIRING, ALERT, AT) for _ in range(150)]
     send(webhook(hook), *items)
     told = hook.posted[0].told
     assert told["title"] == "[prod] 150 alerts: 150 firing"
     assert (len(told["alerts"]), told["left_out"], told["event"]) == (100, 50, "digest")
-    send(webhook(hook, format=Format.SLACK), *items)
+    send(webhook(hook, format=WebhookFormat.SLACK), *items)
     assert "– and 138 more" in hook.posted[1].told["text"]
     assert len(hook.posted[1].told["text"]) < 2500
 
@@ -202,13 +202,18 @@ def test_a_digest_tells_the_first_and_counts_the_rest(hook: Hooked) -> None:
 def test_the_doctor_tries_everything_but_a_message(
     certificates: Path, post: Posts, hook: Hooked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channels, "SECONDS", 30.0)  # more than a busy machine needs
+    monkeypatch.setattr(delivery, "SECONDS", 30.0)  # more than a busy machine needs
     (found,) = list(alerts(Config(alerting=Alerting(channels=(webhook(hook),)), public_url="https://u")))
-    assert (found.level, found.says) == (Level.GOOD, f"http://127.0.0.1:{hook.port} can be reached.")
+    assert (found.level, found.says) == (DoctorLevel.GOOD, f"http://127.0.0.1:{hook.port} can be reached.")
     with hooked(certificates) as secured:
-        channels_of = (webhook(secured), mail(post, Encryption.STARTTLS), mail(post))
+        channels_of = (webhook(secured), mail(post, MailEncryption.STARTTLS), mail(post))
         wrong, also, well, no_link = alerts(Config(alerting=Alerting(channels=channels_of)))
-    assert [one.level for one in (wrong, also, well, no_link)] == [Level.WRONG, Level.WRONG, Level.GOOD, Level.WARNING]
+    assert [one.level for one in (wrong, also, well, no_link)] == [
+        DoctorLevel.WRONG,
+        DoctorLevel.WRONG,
+        DoctorLevel.GOOD,
+        DoctorLevel.WARNING,
+    ]
     assert "certificate was rejected" in wrong.says
     assert "STARTTLS" in also.says
     assert hook.posted == post.letters == []

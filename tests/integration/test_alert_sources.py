@@ -9,18 +9,19 @@ from pathlib import Path
 import pytest
 from django.db import connection
 
-from recovery.connections import registry, state
-from recovery.domain.ages import MINUTE
-from recovery.domain.alerts import AlertKind, Finding, Look
-from recovery.domain.counts import Snapshot
-from recovery.domain.gate import Gate, GateState, Sample
-from recovery.domain.inbox import Inbox
-from recovery.domain.outlook import QueueOutlook
-from recovery.domain.policy import Scanner
-from recovery.domain.refs import QueueRef
-from recovery.reads import inboxes
-from recovery.scanners.alerting.sources import Sources
-from recovery.scanners.watching.orphan_watch import OrphanWatch
+from recovery.alerts.detectors import AlertDetectors
+from recovery.domain.alerts.types import AlertCheck, AlertFinding, AlertKind
+from recovery.domain.gate.state_machine import Gate, GateSample, GateState
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.policies.types import PolicyScanner
+from recovery.domain.queues.types import Snapshot
+from recovery.domain.stuck.inbox import StuckInbox
+from recovery.domain.stuck.outlook import QueueOutlook
+from recovery.domain.time_units import MINUTE
+from recovery.reads.stuck import inbox_store
+from recovery.scanners.orphan_watch.scanner import OrphanWatch
+from recovery.stores import registry
+from recovery.stores.state import state_keys
 from tests import samples
 from tests.acting import Bench, set_up
 from tests.stores import Store
@@ -34,15 +35,15 @@ ALL = frozenset(AlertKind) - {AlertKind.SCHEDULER}
 @pytest.fixture
 def bench(valkey: Store, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     with set_up(valkey, state_store, tmp_path, monkeypatch) as made:
-        inboxes.publish(state_store.client, Inbox(now_ms()))
+        inbox_store.publish(state_store.client, StuckInbox(now_ms()))
         yield made
 
 
-def look(snapshot: Snapshot | None) -> Look:
-    return Sources(registry.registry(), lambda: snapshot).look(now_ms())
+def look(snapshot: Snapshot | None) -> AlertCheck:
+    return AlertDetectors(registry.registry(), lambda: snapshot).look(now_ms())
 
 
-def of(kind: AlertKind, found: Look) -> Finding:
+def of(kind: AlertKind, found: AlertCheck) -> AlertFinding:
     (one,) = [finding for finding in found.findings if finding.kind is kind]
     return one
 
@@ -70,8 +71,8 @@ def test_what_a_scanner_rescues_is_said_to_be_so(bench: Bench, state_store: Stor
         (2, "stale-check recovers them within 27 min."),
         (1, "nothing will ever recover 1 of them."),
     ):
-        ahead = QueueOutlook(rescued, rescued, round(soon), Scanner.STALE_CHECK)
-        inboxes.publish(state_store.client, replace(inbox, queues=(replace(tally, outlook=ahead),)))
+        ahead = QueueOutlook(rescued, rescued, round(soon), PolicyScanner.STALE_CHECK)
+        inbox_store.publish(state_store.client, replace(inbox, queues=(replace(tally, outlook=ahead),)))
         assert of(AlertKind.ABANDONED, look(bench.look())).words.endswith(fate)
 
 
@@ -98,10 +99,10 @@ def test_brakes_of_both_kinds_tell_no_ages_that_would_be_news_each_time(bench: B
 
 def test_a_gate_that_is_closed_and_one_of_which_nothing_is_known(bench: Bench, state_store: Store) -> None:
     now = now_ms()
-    closed = Gate("eu/1", GateState.CLOSED, now - 60_000, sample=Sample(now, now, 60_000, 97.2, 91.0))
-    silent = Gate("eu-2", GateState.CLOSED, now - 60_000, sample=Sample(now - 10**7, now - 10**7, 5000, 97.2, 91.0))
+    closed = Gate("eu/1", GateState.CLOSED, now - 60_000, sample=GateSample(now, now, 60_000, 97.2, 91.0))
+    silent = Gate("eu-2", GateState.CLOSED, now - 60_000, sample=GateSample(now - 10**7, now - 10**7, 5000, 97.2, 91.0))
     for gate in (closed, silent):
-        state_store.client.hset(state.GATES, gate.server, gate.encode())
+        state_store.client.hset(state_keys.GATES, gate.server, gate.encode())
     found = look(bench.look())
     finding = of(AlertKind.GATE, found)
     assert finding.words == "The gate of eu/1 is closed: its CPU is at 97 %. No heavy job starts on it."
@@ -121,7 +122,7 @@ def test_a_deployment_that_is_silent_and_queues_that_cannot_be_read(bench: Bench
 
 
 def test_what_is_old_or_away_is_not_known(bench: Bench, state_store: Store) -> None:
-    inboxes.publish(state_store.client, Inbox(now_ms() - 60_000))
+    inbox_store.publish(state_store.client, StuckInbox(now_ms() - 60_000))
     assert look(samples.snapshot(taken_at=now_ms() - 60_000)).known == {
         AlertKind.AUDIT,
         AlertKind.BREAKER,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from recovery.reads import leading
+from recovery.reads.scanners import scheduler_status
 from tests.receivers import Hooked, hooked
 from tests.schedulers import Process, furnish, script
 from tests.stores import Store
@@ -60,7 +60,7 @@ def test_a_leader_that_dies_over_a_message_costs_one_repetition_and_nothing_else
     bullmq(valkey.client, "bull:mail")
 
     def kill() -> int:
-        sign = leading.fetch(state_store.client)
+        sign = scheduler_status.fetch(state_store.client)
         (leader,) = [one for one in both if sign and one.pid == sign.pid]
         leader.send(signal.SIGKILL)
         leader.child.wait()

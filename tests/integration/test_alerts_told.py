@@ -7,19 +7,18 @@ from dataclasses import replace
 
 import pytest
 
+from recovery.alerts import channel_health, delivery
+from recovery.alerts.channel_backoff import ChannelBackoff
+from recovery.alerts.notifier import AlertNotifier, AlertSender
+from recovery.alerts.store import DatabaseAlertStore
 from recovery.config import load
-from recovery.connections import channels
-from recovery.connections.registry import Registry
-from recovery.domain.ages import DAY, HOUR, MINUTE, SECOND
-from recovery.domain.alerts import AlertKind, Finding, Heard, Look, Terms
-from recovery.domain.channels import Alerting, Channel, Webhook
-from recovery.domain.messages import Message
+from recovery.domain.alerts.channels import Alerting, Channel, Webhook
+from recovery.domain.alerts.messages import AlertMessage
+from recovery.domain.alerts.types import AlertCheck, AlertDelivery, AlertFinding, AlertKind, AlertSettings
+from recovery.domain.time_units import DAY, HOUR, MINUTE, SECOND
 from recovery.errors import NotDelivered
 from recovery.models import Alert
-from recovery.reads import outlets
-from recovery.scanners.alerting.book import Rows
-from recovery.scanners.alerting.desk import Desk, Sender
-from recovery.scanners.alerting.outlets import Outlets
+from recovery.stores.registry import ConnectionRegistry
 from tests.processes import free_port
 from tests.receivers import HANG, Hooked, hooked
 from tests.stores import Store
@@ -27,7 +26,7 @@ from tests.stores import Store
 pytestmark = pytest.mark.django_db(transaction=True)
 AT = 1_760_000_000_000
 KINDS = frozenset(AlertKind) - {AlertKind.SCHEDULER}
-TERMS = Terms(after=0, calm=60 * SECOND, again=4 * HOUR, most=10)
+TERMS = AlertSettings(after=0, calm=60 * SECOND, again=4 * HOUR, most=10)
 
 
 class Died(BaseException):
@@ -48,27 +47,29 @@ def _state(state_store: Store) -> None:
 class Office:
     """Desks over one database and one state store, each as a process of its own would have it."""
 
-    def __init__(self, state: Store, *hooks: Hooked, terms: Terms = TERMS, kinds: frozenset[AlertKind] = KINDS) -> None:
+    def __init__(
+        self, state: Store, *hooks: Hooked, terms: AlertSettings = TERMS, kinds: frozenset[AlertKind] = KINDS
+    ) -> None:
         self.state = state
         named = [Webhook(f"ops{number or ''}", hook.url, kinds=kinds) for number, hook in enumerate(hooks)]
         self.alerting = Alerting(terms, tuple(named))
 
-    def desk(self, deliver: object = channels.deliver, may: object = None) -> Desk:
-        sender = Sender(self.alerting, "test", "https://unstall.example", deliver)  # type: ignore[arg-type]
-        return Desk(sender, Outlets(lambda: self.state.client), may or (lambda: True))  # type: ignore[arg-type]
+    def desk(self, deliver: object = delivery.deliver, may: object = None) -> AlertNotifier:
+        sender = AlertSender(self.alerting, "test", "https://unstall.example", deliver)  # type: ignore[arg-type]
+        return AlertNotifier(sender, ChannelBackoff(lambda: self.state.client), may or (lambda: True))  # type: ignore[arg-type]
 
 
-def patiently(channel: Channel, told: Message) -> str:
+def patiently(channel: Channel, told: AlertMessage) -> str:
     """With more time than a busy machine needs."""
-    return channels.deliver(channel, told, 30)
+    return delivery.deliver(channel, told, 30)
 
 
-def trouble(size: int = 3, key: str = "main/bull:mail", kind: AlertKind = AlertKind.ABANDONED) -> Finding:
-    return Finding(kind, key, f"{size} jobs are abandoned in {key}.", "/stuck", size)
+def trouble(size: int = 3, key: str = "main/bull:mail", kind: AlertKind = AlertKind.ABANDONED) -> AlertFinding:
+    return AlertFinding(kind, key, f"{size} jobs are abandoned in {key}.", "/stuck", size)
 
 
-def run(desk: Desk, at: int, *found: Finding) -> int:
-    return desk.run(Rows(KINDS), Look(at, found))
+def run(desk: AlertNotifier, at: int, *found: AlertFinding) -> int:
+    return desk.run(DatabaseAlertStore(KINDS), AlertCheck(at, found))
 
 
 def test_one_trouble_is_one_message_and_its_end_another(hook: Hooked, state_store: Store) -> None:
@@ -89,7 +90,7 @@ def test_one_trouble_is_one_message_and_its_end_another(hook: Hooked, state_stor
 
 
 def test_what_never_lasted_leaves_no_trace(hook: Hooked, state_store: Store) -> None:
-    desk = Office(state_store, hook, terms=Terms(after=30 * SECOND, calm=10 * SECOND)).desk(patiently)
+    desk = Office(state_store, hook, terms=AlertSettings(after=30 * SECOND, calm=10 * SECOND)).desk(patiently)
     run(desk, AT, trouble())
     assert Alert.objects.count() == 1
     run(desk, AT + 15 * SECOND)
@@ -111,7 +112,7 @@ def test_each_channel_hears_its_kinds(hook: Hooked, state_store: Store) -> None:
 
 
 def test_too_much_at_once_is_one_digest(hook: Hooked, state_store: Store) -> None:
-    office = Office(state_store, hook, terms=Terms(after=0, most=3))
+    office = Office(state_store, hook, terms=AlertSettings(after=0, most=3))
     desk = office.desk(patiently)
     run(desk, AT, *(trouble(1, f"main/q{number}") for number in range(3)))
     assert hook.events() == ["firing"] * 3
@@ -136,7 +137,7 @@ def test_a_channel_that_fails_rests_longer_each_time_and_the_message_comes_once(
     names = {one.told["id"] for one in hook.posted}
     assert len(names) == 1, "a receiver can tell that it is the same"
     assert not any(one.told["repeated"] for one in hook.posted), "it has said that it had not taken it"
-    outlet = outlets.read(state_store.client)["ops"]
+    outlet = channel_health.read(state_store.client)["ops"]
     assert (outlet.tries, outlet.trouble) == (0, "")
     assert caplog.text.count("alerts cannot be sent to ops") == 1
 
@@ -152,10 +153,10 @@ def test_one_that_fails_holds_up_no_other(hook: Hooked, state_store: Store) -> N
 
 def test_an_answer_that_does_not_come_is_told_again_with_a_word_of_doubt(hook: Hooked, state_store: Store) -> None:
     hook.answers = [HANG]
-    desk = Office(state_store, hook).desk(lambda channel, told: channels.deliver(channel, told, 0.5))
+    desk = Office(state_store, hook).desk(lambda channel, told: delivery.deliver(channel, told, 0.5))
     run(desk, AT, trouble())
     hook.released.set()
-    assert outlets.read(state_store.client)["ops"].trouble == "It has not answered within 0.5 s."
+    assert channel_health.read(state_store.client)["ops"].trouble == "It has not answered within 0.5 s."
     again = Office(state_store, hook).desk(patiently)
     run(again, AT + 10 * SECOND, trouble())
     assert len(hook.posted) == 1
@@ -175,7 +176,7 @@ def test_who_leads_next_tells_nothing_twice(hook: Hooked, state_store: Store) ->
 def test_whoever_dies_between_delivery_and_note_costs_one_repetition(hook: Hooked, state_store: Store) -> None:
     office = Office(state_store, hook)
 
-    def dying(channel: Channel, told: Message) -> str:
+    def dying(channel: Channel, told: AlertMessage) -> str:
         patiently(channel, told)
         raise Died
 
@@ -191,7 +192,7 @@ def test_whoever_dies_between_delivery_and_note_costs_one_repetition(hook: Hooke
 def test_while_one_is_at_it_nobody_else_tells(hook: Hooked, state_store: Store) -> None:
     office = Office(state_store, hook)
 
-    def meanwhile(channel: Channel, told: Message) -> str:
+    def meanwhile(channel: Channel, told: AlertMessage) -> str:
         assert run(office.desk(patiently), AT + SECOND, trouble()) == 0
         return patiently(channel, told)
 
@@ -202,10 +203,10 @@ def test_while_one_is_at_it_nobody_else_tells(hook: Hooked, state_store: Store) 
 def test_who_has_looked_before_another_told_cannot_claim_it(hook: Hooked, state_store: Store) -> None:
     office = Office(state_store, hook)
     run(office.desk(may=lambda: False), AT, trouble())
-    slow = Rows(KINDS)
+    slow = DatabaseAlertStore(KINDS)
     (alert,) = slow.standing()
     run(office.desk(patiently), AT, trouble())
-    assert slow.hear(alert, "ops", Heard(trying=AT)) is None
+    assert slow.hear(alert, "ops", AlertDelivery(trying=AT)) is None
     assert slow.add(replace(alert, number=None)) is None, "and cannot open it a second time"
 
 
@@ -217,20 +218,22 @@ def test_whoever_does_not_lead_any_more_tells_nothing(hook: Hooked, state_store:
 
 def test_without_a_state_store_messages_go_all_the_same(hook: Hooked, state_store: Store) -> None:
     office = Office(state_store, hook)
-    nowhere = Registry(load({"UNSTALL_STATE_URL": f"redis://127.0.0.1:{free_port()}/0"}))
+    nowhere = ConnectionRegistry(load({"UNSTALL_STATE_URL": f"redis://127.0.0.1:{free_port()}/0"}))
     try:
-        run(Desk(Sender(office.alerting, deliver=patiently), Outlets(nowhere.state)), AT, trouble())
+        run(
+            AlertNotifier(AlertSender(office.alerting, deliver=patiently), ChannelBackoff(nowhere.state)), AT, trouble()
+        )
     finally:
         nowhere.close()
     assert hook.events() == ["firing"]
 
 
 def test_a_deliverer_that_fails_unforeseen_is_a_channel_that_fails(hook: Hooked, state_store: Store) -> None:
-    def broken(channel: Channel, told: Message) -> str:
+    def broken(channel: Channel, told: AlertMessage) -> str:
         raise NotDelivered("It cannot be sent (KeyError).", may_have=True)
 
     assert run(Office(state_store, hook).desk(broken), AT, trouble()) == 0
-    assert outlets.read(state_store.client)["ops"].trouble == "It cannot be sent (KeyError)."
+    assert channel_health.read(state_store.client)["ops"].trouble == "It cannot be sent (KeyError)."
 
 
 def test_rows_that_cannot_be_read_are_told_once_more_rather_than_never(hook: Hooked, state_store: Store) -> None:

@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dashboard.api.document import document
-from dashboard.scopes import Scope
-from dashboard.tokens import MARK
+from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.tokens import MARK
+from dashboard.api.openapi import document
 from tests.house.test_urls_guarded import SAMPLES
 from tests.patience import patience
 from tests.stores import Store
@@ -25,15 +25,15 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE", "PROPFIND")
 # Beside the API: one method and one scope each.
-BESIDE = {"/metrics": Scope.METRICS, "/cpu-gate": Scope.GATE}
+BESIDE = {"/metrics": TokenScope.METRICS, "/cpu-gate": TokenScope.GATE}
 AT_ONCE = 3  # of one token four calls are taken at once
 SECONDS = 30.0
 
 
-def _operations() -> dict[tuple[str, str], Scope]:
+def _operations() -> dict[tuple[str, str], TokenScope]:
     """Maps method and path, with samples for its parameters, to the scope that it wants."""
     found = {
-        (method.upper(), _filled(path, call)): Scope(call["x-scope"])
+        (method.upper(), _filled(path, call)): TokenScope(call["x-scope"])
         for path, calls in document()["paths"].items()
         for method, call in calls.items()
     }
@@ -63,8 +63,10 @@ def web() -> Iterator[WebProcess]:
 @pytest.fixture(scope="module")
 def callers(web: WebProcess) -> dict[str, dict[str, str]]:
     """Makes headers: a token of each scope, of all others, and what is no token at all."""
-    alone = {f"{scope}": bearer(web, f"alone {scope}", scope) for scope in Scope}
-    others = {f"all but {scope}": bearer(web, f"but {scope}", " ".join(set(Scope) - {scope})) for scope in Scope}
+    alone = {f"{scope}": bearer(web, f"alone {scope}", scope) for scope in TokenScope}
+    others = {
+        f"all but {scope}": bearer(web, f"but {scope}", " ".join(set(TokenScope) - {scope})) for scope in TokenScope
+    }
     return {
         **alone,
         **others,
@@ -95,16 +97,16 @@ def test_an_operation_is_open_to_its_own_scope_alone(web: WebProcess, callers: d
     assert len(cases) > 600
 
 
-def _is_right(status: int, caller: str, wanted: Scope) -> bool:
-    if caller in (wanted, *(f"all but {scope}" for scope in Scope if scope is not wanted)):
+def _is_right(status: int, caller: str, wanted: TokenScope) -> bool:
+    if caller in (wanted, *(f"all but {scope}" for scope in TokenScope if scope is not wanted)):
         return status not in (401, 403, 405, 500)  # an order without a body is refused for that
-    return status == (403 if caller.removeprefix("all but ") in set(Scope) else 401)
+    return status == (403 if caller.removeprefix("all but ") in set(TokenScope) else 401)
 
 
 def test_a_method_that_the_document_does_not_have_does_not_exist(
     web: WebProcess, callers: dict[str, dict[str, str]]
 ) -> None:
-    everything = bearer(web, "everything", " ".join(Scope))
+    everything = bearer(web, "everything", " ".join(TokenScope))
     cases = [pair for pair in itertools.product(METHODS, PATHS) if pair not in OPERATIONS]
     asked = [(method, path, everything) for method, path in cases]
     statuses = dict(zip(cases, _statuses(web, asked), strict=True))

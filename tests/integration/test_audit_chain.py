@@ -13,12 +13,12 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.test import override_settings
 
-from recovery.actions import audit
-from recovery.domain.acting import Actor
-from recovery.domain.refs import QueueRef
+from recovery.actions.audit import audit_log
+from recovery.domain.actions.types import Actor
+from recovery.domain.identifiers import QueueRef
 from recovery.models import AuditEntry, AuditHead
-from recovery.reads import audit as book
-from recovery.reads.audit import Head, verify
+from recovery.reads.audit import queries as book
+from recovery.reads.audit.queries import AuditChainHead, verify
 from tests import tampering
 from tests.furnished import KINDS
 from tests.web_process import ROOT, environ_of
@@ -31,10 +31,10 @@ EACH = 25
 _APPENDS = f"""
 import sys, django
 django.setup()
-from recovery.actions import audit
-from recovery.domain.acting import Actor
+from recovery.actions.audit import audit_log
+from recovery.domain.actions.types import Actor
 for number in range({EACH}):
-    audit.note(Actor("shell", sys.argv[1]), "log in", str(number))
+    audit_log.note(Actor("shell", sys.argv[1]), "log in", str(number))
 """
 
 
@@ -44,7 +44,7 @@ import django
 django.setup()
 from dataclasses import astuple
 from django.db import connection
-from recovery.domain.chain import FIELDS, Link
+from recovery.domain.audit.hash_chain import FIELDS, AuditChainLink as Link
 previous = ""
 with connection.cursor() as cursor:
     for number in (1, 2, 3):
@@ -60,7 +60,7 @@ NEXT_KEY = "the-next-key-of-these-tests-" + "n" * 40
 @pytest.fixture
 def five(db: None) -> list[AuditEntry]:
     for number in range(5):
-        audit.note(ADA, "log in", f"the {number}th")
+        audit_log.note(ADA, "log in", f"the {number}th")
     return list(AuditEntry.objects.order_by("number"))
 
 
@@ -99,7 +99,7 @@ def test_a_key_that_changes_is_verified_by_the_former_one_until_the_audit_is_sea
     five: list[AuditEntry], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with override_settings(SECRET_KEY=NEXT_KEY, SECRET_KEY_FALLBACKS=[settings.SECRET_KEY]):
-        audit.note(ADA, "log in", "under the next key")
+        audit_log.note(ADA, "log in", "under the next key")
         assert verify().is_sound
         call_command("audit", "reseal")
     with override_settings(SECRET_KEY=NEXT_KEY):
@@ -116,7 +116,7 @@ def test_a_key_that_is_lost_is_given_up_only_when_that_is_said(five: list[AuditE
             call_command("audit", "reseal")
         call_command("audit", "reseal", "--without-former-key")
         assert verify().is_sound
-        assert "lost keys" in book.plain(6).body
+        assert "lost keys" in book.load_entry(6).body
 
 
 def test_what_is_not_whole_is_not_sealed_anew(five: list[AuditEntry]) -> None:
@@ -142,7 +142,7 @@ def test_a_database_of_the_version_before_goes_on_verifying(database: dict[str, 
 
 
 def test_a_tail_that_was_cut_off_with_its_head_shows_against_an_exported_one(five: list[AuditEntry]) -> None:
-    exported = Head.read(book.head().written())
+    exported = AuditChainHead.read(book.head().written())
     AuditEntry.objects.filter(number__gt=3).delete()
     AuditHead.objects.update(number=3, hash=five[2].hash)
     assert verify().is_sound
@@ -155,7 +155,7 @@ def test_a_chain_written_anew_shows_against_an_exported_head(five: list[AuditEnt
     AuditEntry.objects.all().delete()
     AuditHead.objects.all().delete()
     for number in range(7):
-        audit.note(ADA, "log in", f"the other {number}th")
+        audit_log.note(ADA, "log in", f"the other {number}th")
     assert verify().is_sound
     (finding,) = verify(exported).findings
     assert (finding.number, finding.kind) == (5, "altered")
@@ -163,14 +163,14 @@ def test_a_chain_written_anew_shows_against_an_exported_head(five: list[AuditEnt
 
 def test_a_chain_that_grew_still_holds_its_exported_head(five: list[AuditEntry]) -> None:
     exported = book.head()
-    audit.note(ADA, "log in")
+    audit_log.note(ADA, "log in")
     report = verify(exported)
     assert (report.is_sound, report.checked, report.head) == (True, 6, book.head())
 
 
 def test_what_is_no_head_is_said(db: None) -> None:
     with pytest.raises(book.NotAHead):
-        Head.read('{"number": "x"}')
+        AuditChainHead.read('{"number": "x"}')
 
 
 # -- several processes
@@ -203,20 +203,20 @@ def test_names_of_any_bytes_are_written_and_found_in_both_databases(database: di
     code = """
 import django
 django.setup()
-from recovery.actions import audit
-from recovery.domain.acting import Act, Actor, Order, Outcome, Seen
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef, text
-from recovery.reads import audit as book
-ids = [text(b"\\xfe" * 3000)]
-jobs = tuple(Seen(id, State.ACTIVE) for id in ids)
-order = Order(Act.FAIL, QueueRef("main", text(b"\\xff")), Actor("shell", "me"), "why \\x00 \\ud800", jobs)
-number = audit.write_intent(order, {"jobs": [{"job": ids[0]}]}, ids)
-audit.write_outcome(number, order, {"jobs": [{"job": ids[0], "outcome": "done"}]}, {ids[0]: Outcome.DONE})
-wanted = book.Filter(queue=order.queue, job=ids[0], outcome="done", actor="me", act="fail", since=0)
+from recovery.actions.audit import audit_log
+from recovery.domain.actions.types import Action, ActionCommand as Order, Actor, ExpectedJob, Outcome
+from recovery.domain.jobs import JobState
+from recovery.domain.identifiers import QueueRef, decode_name
+from recovery.reads.audit import queries as book
+ids = [decode_name(b"\\xfe" * 3000)]
+jobs = tuple(ExpectedJob(id, JobState.ACTIVE) for id in ids)
+order = Order(Action.FAIL, QueueRef("main", decode_name(b"\\xff")), Actor("shell", "me"), "why \\x00 \\ud800", jobs)
+number = audit_log.write_intent(order, {"jobs": [{"job": ids[0]}]}, ids)
+audit_log.write_outcome(number, order, {"jobs": [{"job": ids[0], "outcome": "done"}]}, {ids[0]: Outcome.DONE})
+wanted = book.AuditFilter(queue=order.queue, job=ids[0], outcome="done", actor="me", act="fail", since=0)
 (line,) = book.entries(wanted, cursor=str(number + 1)).lines
 assert line.tally == {"done": 1} and line.outcome == number + 1
-assert book.of_job(order.queue.job(ids[0])) == (line,)
+assert book.actions_on_job(order.queue.job(ids[0])) == (line,)
 assert [fate.id for fate in book.entry(number).jobs] == ids
 assert "me" in book.actors()
 """

@@ -13,20 +13,20 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from recovery.actions import audit
+from recovery.actions.audit import audit_log
+from recovery.actions.audit import head_delivery as sending
+from recovery.alerts.detectors import AlertDetectors
 from recovery.config import load
-from recovery.connections import audit_heads as sending
-from recovery.connections import registry
-from recovery.connections.registry import Registry
-from recovery.domain.acting import Actor
-from recovery.domain.ages import DAY, MINUTE
-from recovery.domain.alerts import AlertKind
-from recovery.domain.audit_head_targets import AuditHeadTarget, AuditHeadTargets
+from recovery.domain.actions.types import Actor
+from recovery.domain.alerts.types import AlertKind
+from recovery.domain.audit.head_targets import AuditHeadTarget, AuditHeadTargets
+from recovery.domain.time_units import DAY, MINUTE
 from recovery.errors import ConfigError
 from recovery.models import AuditEntry, AuditHead
-from recovery.reads import audit as book
-from recovery.scanners.alerting.sources import Sources
+from recovery.reads.audit import queries as book
 from recovery.scanners.audit_heads import AGAIN, AuditHeadSender
+from recovery.stores import registry
+from recovery.stores.registry import ConnectionRegistry
 from tests import tampering
 from tests.samples import NOW
 from tests.stores import Store
@@ -49,10 +49,10 @@ def lines(file: Path) -> list[dict[str, object]]:
 
 def test_a_head_is_appended_at_its_interval_and_only_when_it_is_new(kept: Path) -> None:
     sender = AuditHeadSender(AuditHeadTargets(every=10 * MINUTE, file=str(kept)), "production")
-    audit.note(ADA, "log in")
+    audit_log.note(ADA, "log in")
     assert sender.run(NOW) == 1
     assert sender.run(NOW + MINUTE) == 0
-    audit.note(ADA, "log in")
+    audit_log.note(ADA, "log in")
     assert sender.run(NOW + 9 * MINUTE) == 0
     assert sender.run(NOW + 10 * MINUTE) == 1
     assert sender.run(NOW + 20 * MINUTE) == 0, "nothing was written since"
@@ -92,7 +92,9 @@ def test_who_does_not_lead_sends_nothing(kept: Path) -> None:
 def test_a_place_that_takes_none_is_an_alert_until_it_does(kept: Path, tmp_path: Path, state_store: Store) -> None:
     kept.mkdir()
     sender = AuditHeadSender(AuditHeadTargets(file=str(kept)))
-    sources = Sources(Registry(load({"UNSTALL_STATE_URL": state_store.url}, directory=tmp_path)), lambda: None, sender)
+    sources = AlertDetectors(
+        ConnectionRegistry(load({"UNSTALL_STATE_URL": state_store.url}, directory=tmp_path)), lambda: None, sender
+    )
 
     def findings(now: int) -> list[str] | None:
         look = sources.look(now)
@@ -152,7 +154,7 @@ def test_syslog_hears_of_it_over_the_network(
     from tests.waiting import until
 
     address, heard = listening(kind)
-    audit.note(ADA, "log in")
+    audit_log.note(ADA, "log in")
     assert AuditHeadSender(AuditHeadTargets(syslog=f"{scheme}://{address}")).run(NOW) == 1
     until(lambda: heard, 10)
     assert heard[0].startswith(b"<85>1 ")
@@ -246,7 +248,7 @@ def test_kept_heads_show_what_a_sound_chain_hides(kept: Path, capsys: pytest.Cap
     for command in (("compare", str(kept)), ("verify", "--head", str(kept))):
         with pytest.raises(CommandError, match="truncated"):
             call_command("audit", *command)
-    audit.note(ADA, "log in", "another entry in its place")
+    audit_log.note(ADA, "log in", "another entry in its place")
     assert book.verify().is_sound
     for command in (("compare", str(kept)), ("verify", "--head", str(kept))):
         with pytest.raises(CommandError, match=f"#{tampering.LAST} altered"):
@@ -254,7 +256,7 @@ def test_kept_heads_show_what_a_sound_chain_hides(kept: Path, capsys: pytest.Cap
 
 
 def test_heads_are_read_out_of_a_log(kept: Path) -> None:
-    audit.note(ADA, "log in")
+    audit_log.note(ADA, "log in")
     head = book.head()
     other = f'{{"number": 1, "hash": "{"0" * 64}"}}'
     kept.write_text(f"Nov 19 host unstall-audit[7]: {head.written()}\nsomething else\n\n")
@@ -270,7 +272,7 @@ def test_the_shell_sends_one_to_try_it(
 ) -> None:
     monkeypatch.setenv("UNSTALL_CONFIG", str(_configured(tmp_path, file=str(kept)) / "unstall.toml"))
     registry.reset()
-    audit.note(ADA, "log in")
+    audit_log.note(ADA, "log in")
     call_command("audit", "head", "--send")
     assert lines(kept)[0]["hash"] == book.head().hash
     monkeypatch.setenv("UNSTALL_CONFIG", str(_configured(tmp_path, syslog="/nowhere") / "unstall.toml"))

@@ -10,24 +10,25 @@ from dataclasses import replace
 import pytest
 from django.db import OperationalError
 
-from recovery.actions import audit, brakes
-from recovery.actions.brakes import End, Going
-from recovery.actions.swap import swap_one
-from recovery.domain.acting import Actor
-from recovery.domain.ages import DAY, HOUR, SECOND
-from recovery.domain.brake import Brake, Look, Why
-from recovery.domain.breaker import ENOUGH, Breaker, Ended, Stage
-from recovery.domain.budget import Limit
-from recovery.domain.chain import job_key
-from recovery.domain.refs import QueueRef
-from recovery.domain.retry import RELAUNCH_CAP, Past
-from recovery.domain.verdicts import Kind
+from recovery.actions.audit import audit_log
+from recovery.actions.safety_limits import auto_retry_limits
+from recovery.actions.safety_limits.auto_retry_limits import AutoRetryCandidate, AutoRetryResult
+from recovery.actions.safety_limits.compare_and_set import swap_one
+from recovery.domain.actions.types import Actor
+from recovery.domain.audit.hash_chain import job_key
+from recovery.domain.auto_retry.rules import RELAUNCH_CAP, RetryHistory
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.safety_limits.circuit_breaker import ENOUGH, AutoRetryOutcome, BreakerStage, CircuitBreaker
+from recovery.domain.safety_limits.redis_pause import RedisObservation, RedisPause, RedisPauseTrigger
+from recovery.domain.safety_limits.retry_budget import RetryBudgetLimit
+from recovery.domain.stuck.types import VerdictKind
+from recovery.domain.time_units import DAY, HOUR, SECOND
 from recovery.errors import BadOrder, Forbidden, Missing, NotRecorded
 from recovery.models import AuditEntry, BrakeState, Incident
-from recovery.reads import brakes as book
-from recovery.reads import incidents
-from recovery.reads.brake_rows import BREAKER, PAST, STORE, Place, breaker_key
-from recovery.reads.brakes import Brakes
+from recovery.reads.safety_limits import queries as book
+from recovery.reads.safety_limits.limit_rows import BREAKER, REDIS_PAUSE, RETRY_HISTORY, SafetyLimitScope, breaker_key
+from recovery.reads.safety_limits.queries import SafetyLimits
+from recovery.reads.stuck import incidents
 from tests.acting import ADMIN, MAIL, OPERATOR, Bench, now_ms
 from tests.stores import Store
 from tests.watch_bench import Make, orphan, requeued
@@ -43,8 +44,8 @@ def _database(transactional_db: None) -> None:
 
 
 def released(kind: str, key: str = "", *, queue: QueueRef = MAIL, actor: Actor = ADMIN, reason: str = REASON) -> int:
-    base = "" if kind == STORE.name else queue.base
-    return brakes.release(actor, kind, queue.deployment, base, key, reason)
+    base = "" if kind == REDIS_PAUSE.name else queue.base
+    return auto_retry_limits.release(actor, kind, queue.deployment, base, key, reason)
 
 
 def note(number: int) -> tuple[str, str, dict[str, str]]:
@@ -54,12 +55,16 @@ def note(number: int) -> tuple[str, str, dict[str, str]]:
 
 def trip() -> None:
     ids = [str(number) for number in range(ENOUGH)]
-    brakes.relaunched(MAIL, dict.fromkeys(ids, Going(REFUSED)))
-    brakes.settled(MAIL, dict.fromkeys(ids, End(Ended.FAILED, "connect ECONNREFUSED, password=hunter22")))
+    auto_retry_limits.admit_retries(MAIL, dict.fromkeys(ids, AutoRetryCandidate(REFUSED)))
+    auto_retry_limits.settle_retries(
+        MAIL, dict.fromkeys(ids, AutoRetryResult(AutoRetryOutcome.FAILED, "connect ECONNREFUSED, password=hunter22"))
+    )
 
 
 def hold() -> None:
-    swap_one(STORE, Place("main"), lambda brake, at: brake.seen(Look(at, active=400, lost=380)))
+    swap_one(
+        REDIS_PAUSE, SafetyLimitScope("main"), lambda brake, at: brake.seen(RedisObservation(at, active=400, lost=380))
+    )
 
 
 def orphaned(id: str, *ago: int, queue: QueueRef = MAIL, is_open: bool = False) -> None:
@@ -77,8 +82,8 @@ def orphaned(id: str, *ago: int, queue: QueueRef = MAIL, is_open: bool = False) 
         )
 
 
-def now_held(bench: Bench) -> Brakes:
-    return book.of_all(now_ms())
+def now_held(bench: Bench) -> SafetyLimits:
+    return book.all_limits(now_ms())
 
 
 @pytest.fixture
@@ -110,7 +115,7 @@ def test_what_is_not_there_is_not_released(kind: str) -> None:
 
 
 def test_what_frees_itself_is_no_brake_to_release() -> None:
-    brakes.take(MAIL, 1, Limit(10))
+    auto_retry_limits.take_budget(MAIL, 1, RetryBudgetLimit(10))
     with pytest.raises(BadOrder, match="no safety limit of the kind budget"):
         released("budget")
 
@@ -120,10 +125,13 @@ def test_without_its_note_nothing_is_released(monkeypatch: pytest.MonkeyPatch) -
         raise OperationalError
 
     trip()
-    monkeypatch.setattr(audit, "_append", broken)
+    monkeypatch.setattr(audit_log, "_append", broken)
     with pytest.raises(NotRecorded):
         released(BREAKER.name)
-    assert [one.stage for one in book.of_queue(MAIL, now_ms()).breakers] == [Stage.OPEN, Stage.OPEN]
+    assert [one.stage for one in book.limits_of_queue(MAIL, now_ms()).breakers] == [
+        BreakerStage.OPEN,
+        BreakerStage.OPEN,
+    ]
 
 
 # -- each of them
@@ -132,8 +140,8 @@ def test_without_its_note_nothing_is_released(monkeypatch: pytest.MonkeyPatch) -
 def test_a_store_brake_lets_go_and_says_who_did_it(bench: Bench) -> None:
     hold()
     (store,) = now_held(bench).holding
-    assert [one.why for one in store.holds] == [Why.LOCKS]
-    number = released(STORE.name)
+    assert [one.why for one in store.holds] == [RedisPauseTrigger.LOCKS]
+    number = released(REDIS_PAUSE.name)
     (words,) = store.words
     who, reason, noted = note(number)
     assert (who, reason) == ("ada", REASON)
@@ -149,7 +157,7 @@ def test_a_store_brake_lets_go_and_says_who_did_it(bench: Bench) -> None:
 
 def test_a_breaker_closes_and_counts_anew(bench: Bench) -> None:
     trip()
-    every, own = sorted(book.of_queue(MAIL, now_ms()).breakers, key=lambda one: one.key)
+    every, own = sorted(book.limits_of_queue(MAIL, now_ms()).breakers, key=lambda one: one.key)
     assert (every.is_for_all, own.is_for_all, own.key) == (True, False, breaker_key(REFUSED))
     assert (own.signature, own.failed, own.of, own.is_open) == (REFUSED, 20, 20, True)
     assert "hunter22" not in own.words + own.error
@@ -159,30 +167,30 @@ def test_a_breaker_closes_and_counts_anew(bench: Bench) -> None:
         r"Open for \d s: 20 of 20 auto-retries failed again, the last with “connect ECONNREFUSED", told["was"]
     )
     assert "hunter22" not in told["was"]
-    assert brakes.room(MAIL, REFUSED) == 0  # the one for all errors still stands
+    assert auto_retry_limits.breaker_room(MAIL, REFUSED) == 0  # the one for all errors still stands
     released(BREAKER.name, every.key)
-    assert brakes.room(MAIL, REFUSED) == ENOUGH
-    assert book.of_queue(MAIL, now_ms()).breakers == ()
+    assert auto_retry_limits.breaker_room(MAIL, REFUSED) == ENOUGH
+    assert book.limits_of_queue(MAIL, now_ms()).breakers == ()
 
 
 def test_a_job_at_its_cap_may_go_again(bench: Bench) -> None:
     for _ in range(RELAUNCH_CAP):
-        brakes.relaunched(MAIL, {"9": Going(REFUSED)})
-    brakes.relaunched(MAIL, {"8": Going(REFUSED)})
-    (capped,) = book.of_queue(MAIL, now_ms()).capped
+        auto_retry_limits.admit_retries(MAIL, {"9": AutoRetryCandidate(REFUSED)})
+    auto_retry_limits.admit_retries(MAIL, {"8": AutoRetryCandidate(REFUSED)})
+    (capped,) = book.limits_of_queue(MAIL, now_ms()).capped
     assert (capped.job, capped.key, capped.count, capped.made) == (MAIL.job("9"), job_key("9"), 3, 3)
-    assert note(released(PAST.name, capped.key))[2]["was"] == "Auto-retried 3 times."
-    assert brakes.past_of(MAIL, ["9"]) == {"9": Past()}
-    assert book.of_queue(MAIL, now_ms()).capped == ()
+    assert note(released(RETRY_HISTORY.name, capped.key))[2]["was"] == "Auto-retried 3 times."
+    assert auto_retry_limits.retry_histories(MAIL, ["9"]) == {"9": RetryHistory()}
+    assert book.limits_of_queue(MAIL, now_ms()).capped == ()
 
 
 def test_a_quarantined_job_is_forgiven_what_it_did_until_now(bench: Bench, quarantined: str) -> None:
-    assert incidents.orphaned(MAIL, ["7"], now_ms()) == {"7": 3}
-    (found,) = book.of_queue(MAIL, now_ms()).quarantined
+    assert incidents.orphan_counts(MAIL, ["7"], now_ms()) == {"7": 3}
+    (found,) = book.limits_of_queue(MAIL, now_ms()).quarantined
     assert (found.job, found.key, found.count) == (MAIL.job("7"), quarantined, 3)
     assert note(released("quarantine", quarantined))[2]["was"] == "Orphaned 3 times."
-    assert incidents.orphaned(MAIL, ["7"], now_ms()) == {}
-    assert book.of_queue(MAIL, now_ms()).quarantined == ()
+    assert incidents.orphan_counts(MAIL, ["7"], now_ms()) == {}
+    assert book.limits_of_queue(MAIL, now_ms()).quarantined == ()
     with pytest.raises(Missing):
         released("quarantine", quarantined)
 
@@ -190,8 +198,8 @@ def test_a_quarantined_job_is_forgiven_what_it_did_until_now(bench: Bench, quara
 def test_what_it_does_afterwards_counts_again(bench: Bench, quarantined: str) -> None:
     released("quarantine", quarantined)
     orphaned("7", *(-SECOND * number for number in (1, 2, 3)))
-    assert incidents.orphaned(MAIL, ["7"], now_ms()) == {"7": 3}
-    assert [one.count for one in book.of_all(now_ms()).quarantined] == [3]
+    assert incidents.orphan_counts(MAIL, ["7"], now_ms()) == {"7": 3}
+    assert [one.count for one in book.all_limits(now_ms()).quarantined] == [3]
 
 
 def test_a_quarantined_job_is_what_was_orphaned_three_times_within_three_days(bench: Bench) -> None:
@@ -199,8 +207,8 @@ def test_a_quarantined_job_is_what_was_orphaned_three_times_within_three_days(be
     orphaned("now", HOUR, 2 * HOUR)
     orphaned("now", SECOND, is_open=True)
     orphaned("elsewhere", HOUR, 2 * HOUR, 3 * HOUR, queue=OTHER)
-    assert [one.job for one in book.of_all(now_ms()).quarantined] == [MAIL.job("now"), OTHER.job("elsewhere")]
-    assert [one.job for one in book.of_queue(MAIL, now_ms()).quarantined] == [MAIL.job("now")]
+    assert [one.job for one in book.all_limits(now_ms()).quarantined] == [MAIL.job("now"), OTHER.job("elsewhere")]
+    assert [one.job for one in book.limits_of_queue(MAIL, now_ms()).quarantined] == [MAIL.job("now")]
 
 
 def test_a_quarantined_job_waits_for_a_person_however_long_it_takes(bench: Bench) -> None:
@@ -209,26 +217,26 @@ def test_a_quarantined_job_waits_for_a_person_however_long_it_takes(bench: Bench
     orphaned("waits", 8 * DAY, is_open=True)
     orphaned("failed", 10 * DAY, 11 * DAY, 12 * DAY)
     orphaned("seldom", 10 * DAY, 20 * DAY)
-    counts = incidents.orphaned(MAIL, ["waits", "failed", "seldom"], now_ms())
+    counts = incidents.orphan_counts(MAIL, ["waits", "failed", "seldom"], now_ms())
     assert counts == {"waits": 2, "failed": 3}, "this time is not among those before"
-    assert {one.job.id for one in book.of_all(now_ms()).quarantined} == {"waits", "failed"}
+    assert {one.job.id for one in book.all_limits(now_ms()).quarantined} == {"waits", "failed"}
 
 
 def test_a_very_long_id_is_released_by_its_key(bench: Bench) -> None:
     long = "x" * 3_000
     orphaned(long, HOUR, 2 * HOUR, 3 * HOUR)
-    (found,) = book.of_all(now_ms()).quarantined
+    (found,) = book.all_limits(now_ms()).quarantined
     released("quarantine", found.key)
-    assert incidents.orphaned(MAIL, [long], now_ms()) == {}
+    assert incidents.orphan_counts(MAIL, [long], now_ms()) == {}
 
 
 def test_one_that_cannot_be_read_is_released_like_any_other(bench: Bench) -> None:
     trip()
     hold()
-    BrakeState.objects.exclude(kind=PAST.name).update(state="[]")
+    BrakeState.objects.exclude(kind=RETRY_HISTORY.name).update(state="[]")
     held = now_held(bench)
     assert [len(held.holding), len(held.breakers)] == [1, 2]
-    released(STORE.name)
+    released(REDIS_PAUSE.name)
     for breaker in held.breakers:
         released(BREAKER.name, breaker.key)
     held = now_held(bench)
@@ -257,10 +265,10 @@ def test_a_quarantined_job_stays_quarantine_while_the_database_does_not_say(
     orphaned("1", HOUR, 2 * HOUR)
     one = watch_bench(valkey)
     orphan(one, valkey, MAIL)
-    monkeypatch.setattr(incidents, "orphaned", away)
+    monkeypatch.setattr(incidents, "orphan_counts", away)
     inbox = one.look()
     assert inbox.rows[0].verdict.is_quarantined
-    assert inbox.rows[0].verdict.kind in (Kind.ORPHAN, Kind.ABANDONED)
+    assert inbox.rows[0].verdict.kind in (VerdictKind.ORPHAN, VerdictKind.ABANDONED)
     assert any("Earlier incidents cannot be read" in fault for fault in inbox.faults)
 
 
@@ -270,9 +278,13 @@ def test_a_quarantined_job_stays_quarantine_while_the_database_does_not_say(
 def test_what_an_error_gives_away_is_read_by_nobody(bench: Bench) -> None:
     """Whoever wrote it, and when: before it was known to be a secret, perhaps."""
     at, error = now_ms(), "login as ann password=hunter22"
-    open_one = Breaker.doubtful(error, at).relaunched("1", at + HOUR).settled("1", Ended.FAILED, at + HOUR, error)
-    swap_one(BREAKER, Place.of(MAIL), lambda _, __: open_one, breaker_key(error))
-    (found,) = book.of_queue(MAIL, at + HOUR).breakers
+    open_one = (
+        CircuitBreaker.doubtful(error, at)
+        .relaunched("1", at + HOUR)
+        .settled("1", AutoRetryOutcome.FAILED, at + HOUR, error)
+    )
+    swap_one(BREAKER, SafetyLimitScope.of(MAIL), lambda _, __: open_one, breaker_key(error))
+    (found,) = book.limits_of_queue(MAIL, at + HOUR).breakers
     assert "login as ann" in found.signature
     assert "hunter22" not in found.signature + found.words + found.error
     number = released(BREAKER.name, found.key)
@@ -280,31 +292,31 @@ def test_what_an_error_gives_away_is_read_by_nobody(bench: Bench) -> None:
 
 
 def test_a_gauge_says_what_was_spent_of_how_much(bench: Bench) -> None:
-    brakes.take(MAIL, 9, Limit(12, completed=7_200))
-    (found,) = book.of_queue(MAIL, now_ms()).gauges
-    assert (found.queue, found.gauge.spent, found.gauge.limit) == (MAIL, 9, Limit(12, 7_200))
+    auto_retry_limits.take_budget(MAIL, 9, RetryBudgetLimit(12, completed=7_200))
+    (found,) = book.limits_of_queue(MAIL, now_ms()).gauges
+    assert (found.queue, found.gauge.spent, found.gauge.limit) == (MAIL, 9, RetryBudgetLimit(12, 7_200))
     assert found.gauge.words == "9 of 12 auto-retries in the last minute."
-    assert book.of_queue(OTHER, now_ms()).gauges == ()
-    assert book.of_all(now_ms() + 2 * HOUR).gauges == ()
+    assert book.limits_of_queue(OTHER, now_ms()).gauges == ()
+    assert book.all_limits(now_ms() + 2 * HOUR).gauges == ()
 
 
 def test_a_deployment_that_nobody_has_looked_at_is_listed_without_a_word(bench: Bench) -> None:
-    (store,) = book.stores(now_ms())
-    assert store == book.StoreBrake("main")
+    (store,) = book.redis_pauses(now_ms())
+    assert store == book.DeploymentRedisPause("main")
 
 
 def test_the_worst_come_first(bench: Bench) -> None:
-    brakes.relaunched(OTHER, {"1": Going("timeout")})
+    auto_retry_limits.admit_retries(OTHER, {"1": AutoRetryCandidate("timeout")})
     trip()
-    stages = [one.stage for one in book.of_all(now_ms()).breakers]
-    assert stages == [Stage.OPEN, Stage.OPEN, Stage.CLOSED, Stage.CLOSED]
+    stages = [one.stage for one in book.all_limits(now_ms()).breakers]
+    assert stages == [BreakerStage.OPEN, BreakerStage.OPEN, BreakerStage.CLOSED, BreakerStage.CLOSED]
 
 
 def test_a_hold_that_is_over_is_told_no_more(bench: Bench) -> None:
     hold()
-    swap_one(STORE, Place("main"), lambda brake, _: replace(brake, holds=tuple(_ended(brake))))
+    swap_one(REDIS_PAUSE, SafetyLimitScope("main"), lambda brake, _: replace(brake, holds=tuple(_ended(brake))))
     assert now_held(bench).holding == ()
 
 
-def _ended(brake: Brake) -> Iterator[object]:
+def _ended(brake: RedisPause) -> Iterator[object]:
     return (replace(hold, until=hold.since - SECOND) for hold in brake.holds)

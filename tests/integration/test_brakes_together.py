@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.domain.ages import MINUTE
+from recovery.domain.time_units import MINUTE
 from tests.furnished import KINDS
 from tests.web_process import ROOT, environ_of
 
@@ -21,24 +21,25 @@ pytestmark = pytest.mark.timeout(180)
 _SPENDS = f"""
 import json, django
 django.setup()
-from recovery.actions import brakes
-from recovery.domain.budget import Limit
-from recovery.domain.refs import QueueRef
-queue, limit, granted, went = QueueRef("main", "bull:mail"), Limit({LIMIT}), [], 0
+from recovery.actions.safety_limits import auto_retry_limits as limits
+from recovery.domain.safety_limits.retry_budget import RetryBudgetLimit
+from recovery.domain.identifiers import QueueRef
+queue, limit, granted, went = QueueRef("main", "bull:mail"), RetryBudgetLimit({LIMIT}), [], 0
 for _ in range({TRIES}):
-    grant = brakes.take(queue, 2, limit)
-    brakes.give_back(queue, grant, 0)
+    grant = limits.take_budget(queue, 2, limit)
+    limits.return_budget(queue, grant, 0)
     granted += [grant.at] * grant.count
-    went += len(brakes.relaunched(queue, {{"shared": brakes.Going("timeout")}}))
+    went += len(limits.admit_retries(queue, {{"shared": limits.AutoRetryCandidate("timeout")}}))
 print(json.dumps([granted, went]))
 """
 _TELLS = """
 import json, django
 django.setup()
-from recovery.actions import brakes
-from recovery.domain.refs import QueueRef
+from recovery.actions.safety_limits import auto_retry_limits as limits
+from recovery.domain.identifiers import QueueRef
 queue = QueueRef("main", "bull:mail")
-print(json.dumps([brakes.past_of(queue, ["shared"])["shared"].made, len(brakes.out(queue)[queue])]))
+made = limits.retry_histories(queue, ["shared"])["shared"].made
+print(json.dumps([made, len(limits.unsettled_retries(queue)[queue])]))
 """
 
 

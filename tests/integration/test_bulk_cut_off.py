@@ -13,17 +13,19 @@ from typing import Any
 
 import pytest
 
-from recovery.actions import audit, bulk, runner, sight
-from recovery.actions.bulk import Runner
-from recovery.actions.claims import Claim, Lost
-from recovery.backends.bullmq import calls
-from recovery.domain.acting import Act, Done, Outcome
-from recovery.domain.jobs import State
-from recovery.domain.verdicts import Kind
+from recovery.actions import precheck, runner
+from recovery.actions.audit import audit_log
+from recovery.actions.bulk import bulk_runs
+from recovery.actions.bulk.bulk_runs import BulkRunner
+from recovery.actions.bulk.run_lock import BulkRunLock, BulkRunTaken
+from recovery.backends.bullmq import scripts
+from recovery.domain.actions.types import Action, Outcome, ScriptOutcome
+from recovery.domain.jobs import JobState
+from recovery.domain.stuck.types import VerdictKind
 from recovery.errors import NotRecorded, Unreachable
 from recovery.models import AuditEntry, AuditJob, BulkRun
-from recovery.reads import audit as book
-from recovery.reads import bulk as progress_of
+from recovery.reads.audit import queries as book
+from recovery.reads.bulk import queries as progress_of
 from tests.acting import ADMIN, Bench, all_of, finish
 from tests.processes import end, spawn
 from tests.stores import Store
@@ -40,7 +42,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def at_chunk(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]], None]:
     """Something happens right before the n-th chunk."""
-    real, count = runner.perform_looked, [0]
+    real, count = runner.perform_prechecked, [0]
 
     def set_trap(number: int, happens: Callable[[], None]) -> None:
         def chunk(*arguments: Any) -> Any:
@@ -49,55 +51,55 @@ def at_chunk(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], Non
                 happens()
             return real(*arguments)
 
-        monkeypatch.setattr(runner, "perform_looked", chunk)
+        monkeypatch.setattr(runner, "perform_prechecked", chunk)
 
     return set_trap
 
 
 def test_a_run_stops_after_the_chunk_in_hand_and_goes_on_when_asked(
-    bench: Bench, hands: Runner, at_chunk: Callable[[int, Callable[[], None]], None]
+    bench: Bench, hands: BulkRunner, at_chunk: Callable[[int, Callable[[], None]], None]
 ) -> None:
     bench.failed(*(str(number) for number in range(1200)))
-    run = all_of(bench, Act.RETRY)
+    run = all_of(bench, Action.RETRY)
     at_chunk(2, lambda: _stop(run))
     found = finish(hands, run)
-    assert (found.status, found.done, len(bench.ids(State.FAILED))) == ("stopped", 1000, 200)
-    assert not bulk.stop(run.pk, ADMIN)
-    assert bulk.go_on(run.pk, ADMIN)
+    assert (found.status, found.done, len(bench.ids(JobState.FAILED))) == ("stopped", 1000, 200)
+    assert not bulk_runs.stop(run.pk, ADMIN)
+    assert bulk_runs.resume(run.pk, ADMIN)
     found = finish(hands, run)
-    assert (found.status, found.done, bench.ids(State.FAILED)) == ("ended", 1200, [])
+    assert (found.status, found.done, bench.ids(JobState.FAILED)) == ("ended", 1200, [])
 
 
 def _stop(run: BulkRun) -> None:
-    assert bulk.stop(run.pk, ADMIN)
+    assert bulk_runs.stop(run.pk, ADMIN)
 
 
-def test_a_run_that_nobody_began_stops_too(bench: Bench, hands: Runner) -> None:
+def test_a_run_that_nobody_began_stops_too(bench: Bench, hands: BulkRunner) -> None:
     bench.failed("1")
-    run = all_of(bench, Act.RETRY)
-    bulk.stop(run.pk, ADMIN)
+    run = all_of(bench, Action.RETRY)
+    bulk_runs.stop(run.pk, ADMIN)
     found = finish(hands, run)
     assert (found.status, found.done) == ("stopped", 0)
 
 
-def test_whoever_begins_to_lead_goes_on_at_once_with_the_run_of_one_that_died(bench: Bench, hands: Runner) -> None:
+def test_whoever_begins_to_lead_goes_on_at_once_with_the_run_of_one_that_died(bench: Bench, hands: BulkRunner) -> None:
     """No matter how fresh its last sign of life is: the lease says who leads, and the run waits for nobody else."""
     bench.failed("1")
-    run = all_of(bench, Act.RETRY)
-    dead = Claim.take(run.pk, now_ms())
+    run = all_of(bench, Action.RETRY)
+    dead = BulkRunLock.take(run.pk, now_ms())
     assert dead is not None
     assert hands.run(0) > 0
     assert progress_of.progress(run.pk, now_ms()).done == 1
-    with pytest.raises(Lost):
+    with pytest.raises(BulkRunTaken):
         dead.beat(now_ms())
 
 
 def test_a_chunk_that_was_cut_off_before_its_act_is_done_once(
-    bench: Bench, hands: Runner, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, hands: BulkRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process dies between the intent and the script."""
     bench.failed("1", "2")
-    run = all_of(bench, Act.RETRY)
+    run = all_of(bench, Action.RETRY)
 
     class Killed(BaseException):
         pass
@@ -106,26 +108,26 @@ def test_a_chunk_that_was_cut_off_before_its_act_is_done_once(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("recovery.actions.jobs._do", die)
+        patch.setattr("recovery.actions.execute_jobs._do", die)
         with pytest.raises(Killed):
             hands.run(0)
-    assert bench.ids(State.FAILED) == ["1", "2"]
+    assert bench.ids(JobState.FAILED) == ["1", "2"]
     found = finish(hands, run)
     assert (found.done, found.unknown) == (2, 0)
-    assert bench.ids(State.WAITING) == ["2", "1"]
+    assert bench.ids(JobState.WAITING) == ["2", "1"]
 
 
 def test_a_chunk_that_was_cut_off_behind_its_act_is_not_done_again(
-    bench: Bench, hands: Runner, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, hands: BulkRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process dies between the script and the outcome: how the jobs look now is said, and no more is done."""
     bench.failed("1", "2")
-    run = all_of(bench, Act.RETRY)
+    run = all_of(bench, Action.RETRY)
     _cut_off_behind_its_act(hands, monkeypatch)
-    assert bench.ids(State.WAITING) == ["2", "1"]
+    assert bench.ids(JobState.WAITING) == ["2", "1"]
     found = finish(hands, run)
     assert (found.unknown, found.done) == (2, 0)
-    assert bench.ids(State.WAITING) == ["2", "1"]
+    assert bench.ids(JobState.WAITING) == ["2", "1"]
     row = progress_of.results(run.pk).rows[0]
     assert "waiting now" in row.why
     detail = book.entry(row.audit or 0)
@@ -133,11 +135,11 @@ def test_a_chunk_that_was_cut_off_behind_its_act_is_not_done_again(
 
 
 def test_of_a_job_that_came_back_since_its_chunk_was_cut_off_nobody_says_that_nothing_was_done(
-    bench: Bench, hands: Runner, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, hands: BulkRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was retried, and failed again before anybody looked: it stands where it stood, and is not as it was."""
     bench.failed("1")
-    run = all_of(bench, Act.RETRY)
+    run = all_of(bench, Action.RETRY)
     _cut_off_behind_its_act(hands, monkeypatch)
     bench.client.delete("bull:mail:wait")
     bench.failed("1", at=now_ms(), atm=2)
@@ -147,10 +149,10 @@ def test_of_a_job_that_came_back_since_its_chunk_was_cut_off_nobody_says_that_no
 
 
 def test_a_store_that_goes_away_holds_the_run_which_then_goes_on(
-    bench: Bench, hands: Runner, at_chunk: Callable[[int, Callable[[], None]], None]
+    bench: Bench, hands: BulkRunner, at_chunk: Callable[[int, Callable[[], None]], None]
 ) -> None:
     bench.failed(*(str(number) for number in range(1200)))
-    run = all_of(bench, Act.RETRY)
+    run = all_of(bench, Action.RETRY)
     at_chunk(2, bench.queues.pause)
     hands.run(0)
     found = progress_of.progress(run.pk, now_ms())
@@ -159,8 +161,8 @@ def test_a_store_that_goes_away_holds_the_run_which_then_goes_on(
     bench.queues.resume()
     found = finish(hands, run)
     assert (found.status, found.done + found.unknown, found.trouble) == ("ended", 1200, "")
-    assert len(bench.ids(State.WAITING)) == 1200
-    assert len(set(bench.ids(State.WAITING))) == 1200
+    assert len(bench.ids(JobState.WAITING)) == 1200
+    assert len(set(bench.ids(JobState.WAITING))) == 1200
 
 
 class Losing:
@@ -172,37 +174,37 @@ class Losing:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._able, name)
 
-    def on_jobs(self, *arguments: Any) -> Sequence[Done]:
+    def on_jobs(self, *arguments: Any) -> Sequence[ScriptOutcome]:
         self.calls += 1
-        done: Sequence[Done] = self._able.on_jobs(*arguments)
+        done: Sequence[ScriptOutcome] = self._able.on_jobs(*arguments)
         if self.calls == 1:
             raise Unreachable("redis://queues", "it closed the connection")
         return done
 
 
 def test_jobs_whose_answer_was_lost_are_looked_at_and_not_done_twice(
-    bench: Bench, hands: Runner, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, hands: BulkRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.failed("1", "2")
-    run = all_of(bench, Act.RETRY)
-    able = Losing(sight.operator(sight.scene(bench.ref, Act.RETRY).queue.flavour))
-    monkeypatch.setattr(sight, "operator", lambda flavour: able)
+    run = all_of(bench, Action.RETRY)
+    able = Losing(precheck.operator(precheck.build_context(bench.ref, Action.RETRY).queue.flavour))
+    monkeypatch.setattr(precheck, "operator", lambda flavour: able)
     hands.run(0)
     assert "closed the connection" in progress_of.progress(run.pk, now_ms()).trouble
     found = finish(hands, run)
     assert (found.unknown, able.calls) == (2, 1)
-    assert bench.ids(State.WAITING) == ["2", "1"]
+    assert bench.ids(JobState.WAITING) == ["2", "1"]
 
 
 def test_a_lost_answer_leaves_at_most_a_hundred_jobs_of_a_window_unknown(
-    bench: Bench, hands: Runner, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, hands: BulkRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The script has run. What was answered before is done, what was not sent yet is done later."""
     ids = [str(number) for number in range(1000)]
     bench.orphan(*ids)
     bench.look()
-    run = all_of(bench, Act.REQUEUE, State.ACTIVE, verdict=Kind.ORPHAN)
-    real, count = calls.each, [0]
+    run = all_of(bench, Action.REQUEUE, JobState.ACTIVE, verdict=VerdictKind.ORPHAN)
+    real, count = scripts.run_each, [0]
 
     def lose(*arguments: Any) -> Any:
         replies = real(*arguments)
@@ -211,10 +213,10 @@ def test_a_lost_answer_leaves_at_most_a_hundred_jobs_of_a_window_unknown(
             raise Unreachable("redis://queues", "it closed the connection")
         return replies
 
-    monkeypatch.setattr(calls, "each", lose)
+    monkeypatch.setattr(scripts, "run_each", lose)
     found = finish(hands, run)
     assert (found.status, found.total, found.done, found.unknown, found.refused) == ("ended", 1000, 900, 100, 0)
-    assert sorted(bench.ids(State.WAITING), key=int) == ids
+    assert sorted(bench.ids(JobState.WAITING), key=int) == ids
     assert {bench.client.hget(f"bull:mail:{id}", "stc") for id in ids} == {b"1"}
     rows = progress_of.results(run.pk, outcome="unknown", size=500).rows
     assert ["waiting now" in row.why for row in rows] == [True] * 100
@@ -224,35 +226,35 @@ def test_a_lost_answer_leaves_at_most_a_hundred_jobs_of_a_window_unknown(
 
 
 def test_a_script_that_always_fails_is_tried_twice(
-    bench: Bench, hands: Runner, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, hands: BulkRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.failed("1")
-    run = all_of(bench, Act.RETRY)
+    run = all_of(bench, Action.RETRY)
 
-    def fail(*_: object) -> tuple[Done, ...]:
-        return (Done("1", Outcome.UNKNOWN, "OOM command not allowed"),)
+    def fail(*_: object) -> tuple[ScriptOutcome, ...]:
+        return (ScriptOutcome("1", Outcome.UNKNOWN, "OOM command not allowed"),)
 
-    monkeypatch.setattr("recovery.actions.jobs._do", fail)
+    monkeypatch.setattr("recovery.actions.execute_jobs._do", fail)
     found = finish(hands, run)
     assert (found.status, found.unknown) == ("ended", 1)
     assert AuditEntry.objects.filter(phase="intent").count() == 2
 
 
 def test_an_audit_that_cannot_be_written_holds_the_run(
-    bench: Bench, hands: Runner, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, hands: BulkRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.failed("1")
-    run = all_of(bench, Act.RETRY)
+    run = all_of(bench, Action.RETRY)
 
     def full(*_: object, **__: object) -> int:
         raise NotRecorded("The audit cannot be written, so nothing was changed.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(audit, "write_intent", full)
+        patch.setattr(audit_log, "write_intent", full)
         hands.run(0)
     found = progress_of.progress(run.pk, now_ms())
     assert (found.status, "audit" in found.trouble) == ("gathering", True)
-    assert bench.ids(State.FAILED) == ["1"]
+    assert bench.ids(JobState.FAILED) == ["1"]
     assert finish(hands, run).done == 1
 
 
@@ -277,9 +279,9 @@ def test_a_scheduler_that_is_killed_is_followed_by_one_that_goes_on(
         process = spawn([sys.executable, "-c", _RUNS], stdout=log, stderr=log, environ=environ, directory=ROOT)
         until(lambda: _asked(tmp_path, "SELECT status FROM recovery_bulkrun") == "ended", 60, "the run ends")
         end(process)
-    waiting = bench.ids(State.WAITING)
+    waiting = bench.ids(JobState.WAITING)
     assert sorted(waiting, key=int) == ids
-    assert bench.ids(State.FAILED) == []
+    assert bench.ids(JobState.FAILED) == []
     moves = [fields for _, fields in bench.client.xrange("bull:mail:events") if fields[b"event"] == b"waiting"]
     assert len(moves) == len(ids)
 
@@ -288,25 +290,25 @@ _ORDERS = """
 import django
 django.setup()
 import time
-from recovery.actions import bulk
-from recovery.domain.acting import Act, Actor, Order
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef
+from recovery.actions.bulk import bulk_runs
+from recovery.domain.actions.types import Action, Actor, ActionCommand
+from recovery.domain.jobs import JobState
+from recovery.domain.identifiers import QueueRef
 actor = Actor("shell", "me", "admin", may_act=True, may_bulk=True)
-order = Order(Act.RETRY, QueueRef("main", "bull:mail"), actor, "it is back")
-bulk.order(order, bulk.Selection(State.FAILED, int(time.time() * 1000)))
+order = ActionCommand(Action.RETRY, QueueRef("main", "bull:mail"), actor, "it is back")
+bulk_runs.order(order, bulk_runs.BulkSelection(JobState.FAILED, int(time.time() * 1000)))
 """
 # Chunks are small: there is much to be cut off.
 _RUNS = """
 import django
 django.setup()
 from apscheduler.schedulers.blocking import BlockingScheduler
-from recovery.actions import bulk
-from recovery.connections.registry import registry
-from recovery.backends.bullmq.write import BullMQOperator
+from recovery.actions.bulk import bulk_runs
+from recovery.stores.registry import registry
+from recovery.backends.bullmq.operator import BullMQOperator
 BullMQOperator.chunk = lambda self, act: 20
 scheduler = BlockingScheduler(job_defaults={"coalesce": True, "max_instances": 1})
-scheduler.add_job(bulk.Runner(registry()).run, "interval", args=[0], seconds=0.05)
+scheduler.add_job(bulk_runs.BulkRunner(registry()).run, "interval", args=[0], seconds=0.05)
 scheduler.start()
 """
 
@@ -328,7 +330,7 @@ def _asked(directory: Path, query: str) -> Any:
         return row[0]
 
 
-def _cut_off_behind_its_act(hands: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def _cut_off_behind_its_act(hands: BulkRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     """The script has run, and the process dies before the outcome is written."""
 
     class Killed(BaseException):
@@ -338,6 +340,6 @@ def _cut_off_behind_its_act(hands: Runner, monkeypatch: pytest.MonkeyPatch) -> N
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(audit, "write_outcome", die)
+        patch.setattr(audit_log, "write_outcome", die)
         with pytest.raises(Killed):
             hands.run(0)

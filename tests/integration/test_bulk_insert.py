@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from recovery.actions import audit, bulk_insert
-from recovery.actions.bulk_insert import insert_rows
+from recovery.actions.audit import audit_log
 from recovery.models import AuditJob
+from recovery.stores.sql import bulk_insert
+from recovery.stores.sql.bulk_insert import insert_rows
 from tests.acting import ADMIN
 
 pytestmark = pytest.mark.django_db
@@ -34,7 +35,7 @@ def test_every_row_is_inserted_and_none_by_a_pipeline_of_postgresql(
     statements: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk_insert, "PARAMETERS", 50)
-    entry = audit.note(ADMIN, "test")
+    entry = audit_log.note(ADMIN, "test")
     rows = [(entry, "main", "bull:mail", f"job-{number}", "") for number in range(25)]
     insert_rows(AuditJob, COLUMNS, rows)
     inserts = [many for sql, many in statements if sql.startswith("INSERT") and "auditjob" in sql]

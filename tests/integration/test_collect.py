@@ -12,21 +12,21 @@ from typing import Any
 
 import pytest
 
-from recovery.backends.bullmq.read import BullMQReader
+from recovery.backends.bullmq.reader import BullMQReader
 from recovery.config import Config
-from recovery.connections.registry import Registry
-from recovery.domain.counts import Flavour, Library, Snapshot
-from recovery.domain.refs import QueueRef
-from recovery.reads import snapshots
-from recovery.scanners.snapshot.collect import SLOW_MS, Collector
-from recovery.scanners.snapshot.roster import Known, Roster
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary, Snapshot
+from recovery.reads.queues import snapshot_store
+from recovery.scanners.collect.collector import SLOW_MS, Collector
+from recovery.scanners.discovery.known_queues import KnownQueue, KnownQueues
+from recovery.stores.registry import ConnectionRegistry
 from tests.cluster import Cluster
 from tests.patience import patience
 from tests.stores import Store
 from tests.waiting import until
 from tests.watching import NOW, add, bullmq, config_of, finish
 
-BULLMQ = Flavour(Library.BULLMQ, 5)
+BULLMQ = LibraryVersion(QueueLibrary.BULLMQ, 5)
 JOBS = QueueRef("main", "bull:jobs")
 
 
@@ -34,13 +34,13 @@ class Bench:
     """A collector with its roster, closed at the end."""
 
     def __init__(self, config: Config) -> None:
-        self.roster = Roster()
-        self.registry = Registry(config)
+        self.roster = KnownQueues()
+        self.registry = ConnectionRegistry(config)
         self.collector = Collector(self.registry, self.roster)
 
     def know(self, *refs: QueueRef) -> None:
         for name in {ref.deployment for ref in refs}:
-            self.roster.replace(name, [Known(ref, BULLMQ, NOW, NOW) for ref in refs if ref.deployment == name])
+            self.roster.replace(name, [KnownQueue(ref, BULLMQ, NOW, NOW) for ref in refs if ref.deployment == name])
 
     def look(self, now: int = NOW) -> Snapshot:
         return self.collector.look(now)
@@ -82,7 +82,7 @@ def test_a_published_snapshot_can_be_fetched(bench: Callable[..., Bench], valkey
     one = bench(main=valkey)
     one.know(JOBS)
     published = one.collector.run(NOW)
-    assert snapshots.fetch(state_store.client) == published
+    assert snapshot_store.fetch(state_store.client) == published
 
 
 def test_numbers_of_snapshots_only_grow(bench: Callable[..., Bench], valkey: Store) -> None:
@@ -296,10 +296,10 @@ def test_a_new_queue_is_in_the_next_snapshot(bench: Callable[..., Bench], valkey
 
 
 def test_without_a_roster_the_remembered_queues_are_read(tmp_path: Path, state_store: Store, valkey: Store) -> None:
-    roster = Roster()
-    roster.replace("main", [Known(JOBS, BULLMQ, NOW, NOW)])
+    roster = KnownQueues()
+    roster.replace("main", [KnownQueue(JOBS, BULLMQ, NOW, NOW)])
     roster.save(state_store.client, "main")
-    registry = Registry(config_of(tmp_path, state_store, {"main": valkey}))
+    registry = ConnectionRegistry(config_of(tmp_path, state_store, {"main": valkey}))
     collector = Collector(registry)
     assert [sample.ref for sample in collector.look(NOW).queues] == [JOBS]
     collector.close()

@@ -12,21 +12,22 @@ from typing import Any
 
 import pytest
 
-from recovery.actions import bulk
-from recovery.actions.bulk import Runner
-from recovery.backends.shared import consoles as told
-from recovery.connections import registry, state
-from recovery.domain import consoles
-from recovery.domain.acting import Act
-from recovery.domain.alerts import AlertKind
-from recovery.domain.consoles import Console
-from recovery.domain.jobs import State
-from recovery.domain.mandate import Mandate
-from recovery.reads import bulk as progress_of
-from recovery.reads import leading
-from recovery.reads.leading import Sign
-from recovery.scanners.alerting.sources import Sources
-from recovery.scanners.consoles import Consoles
+from recovery.actions.bulk import bulk_runs
+from recovery.actions.bulk.bulk_runs import BulkRunner
+from recovery.alerts.detectors import AlertDetectors
+from recovery.backends.redis_common import consoles as told
+from recovery.domain.actions.types import Action
+from recovery.domain.alerts.types import AlertKind
+from recovery.domain.jobs import JobState
+from recovery.domain.scheduler import consoles
+from recovery.domain.scheduler.consoles import Console
+from recovery.domain.scheduler.leader_token import LeaderToken
+from recovery.reads.bulk import queries as progress_of
+from recovery.reads.scanners import scheduler_status
+from recovery.reads.scanners.scheduler_status import SchedulerStatus
+from recovery.scanners.other_consoles import OtherConsoles
+from recovery.stores import registry
+from recovery.stores.state import state_keys
 from tests import schedulers
 from tests.acting import Bench, all_of, finish, set_up
 from tests.integration.test_deeds import made, requeue
@@ -48,11 +49,11 @@ def bench(valkey: Store, state_store: Store, tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.fixture
-def console() -> Iterator[Callable[..., Consoles]]:
+def console() -> Iterator[Callable[..., OtherConsoles]]:
     with ExitStack() as stack:
 
-        def make(installation: str) -> Consoles:
-            made = Consoles(registry.registry(), installation, f"host-{installation[0]}", 41, 1_790_000_000_000)
+        def make(installation: str) -> OtherConsoles:
+            made = OtherConsoles(registry.registry(), installation, f"host-{installation[0]}", 41, 1_790_000_000_000)
             stack.callback(made.close)
             return made
 
@@ -65,7 +66,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_one_that_was_there_first_acts_and_both_see_the_other(
-    bench: Bench, console: Callable[..., Consoles]
+    bench: Bench, console: Callable[..., OtherConsoles]
 ) -> None:
     ours, theirs = console(OURS), console(THEIRS)
     ours.run(0)
@@ -85,7 +86,7 @@ def test_the_one_that_was_there_first_acts_and_both_see_the_other(
 
 
 def test_when_it_is_silent_the_other_acts_and_stays_so(
-    short: None, bench: Bench, console: Callable[..., Consoles]
+    short: None, bench: Bench, console: Callable[..., OtherConsoles]
 ) -> None:
     ours, theirs = console(OURS), console(THEIRS)
     ours.run(0, ["main"])
@@ -97,7 +98,7 @@ def test_when_it_is_silent_the_other_acts_and_stays_so(
 
 
 def test_what_is_told_is_read_without_writing_and_ends_by_itself(
-    short: None, bench: Bench, console: Callable[..., Consoles]
+    short: None, bench: Bench, console: Callable[..., OtherConsoles]
 ) -> None:
     console(THEIRS).run(0, ["main"])
     with wired(bench.queues.url) as wire:
@@ -109,7 +110,7 @@ def test_what_is_told_is_read_without_writing_and_ends_by_itself(
 
 
 def test_where_nothing_of_ours_may_be_written_the_fence_alone_keeps_them_apart(
-    bench: Bench, console: Callable[..., Consoles]
+    bench: Bench, console: Callable[..., OtherConsoles]
 ) -> None:
     bench.client.execute_command("ACL", "SETUSER", "default", "resetkeys", "~bull:*")
     try:
@@ -124,7 +125,7 @@ def test_where_nothing_of_ours_may_be_written_the_fence_alone_keeps_them_apart(
 def test_a_scanner_does_nothing_where_another_console_acts(bench: Bench) -> None:
     bench.orphan("1")
     words = "Another console acts on main."
-    by = made(mandate=Mandate(7, lambda: True, OURS, lambda deployment: words if deployment == "main" else ""))
+    by = made(mandate=LeaderToken(7, lambda: True, OURS, lambda deployment: words if deployment == "main" else ""))
     before = bench.dump()
     (find,) = requeue(bench, by, "1")
     assert (find.outcome, find.policy, by.holds, by.is_stopped) == (None, words, [words], False)
@@ -135,9 +136,9 @@ def test_a_scanner_does_nothing_where_another_console_acts(bench: Bench) -> None
 def test_a_bulk_run_waits_for_the_other_console_and_says_so(bench: Bench) -> None:
     bench.failed("1", "2")
     held = ["Another console acts on main."]
-    hands = Runner(registry.registry(), Mandate(7, lambda: True, OURS, lambda _: held[0] if held else ""))
+    hands = BulkRunner(registry.registry(), LeaderToken(7, lambda: True, OURS, lambda _: held[0] if held else ""))
     try:
-        run = all_of(bench, Act.RETRY)
+        run = all_of(bench, Action.RETRY)
         hands.run(0)
         found = progress_of.progress(run.pk, now_ms())
         assert (found.is_open, found.done, found.trouble) == (True, 0, held[0])
@@ -145,22 +146,22 @@ def test_a_bulk_run_waits_for_the_other_console_and_says_so(bench: Bench) -> Non
         assert finish(hands, run).done == 2
     finally:
         hands.close()
-    assert bench.ids(State.FAILED) == []
+    assert bench.ids(JobState.FAILED) == []
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_bulk_run_goes_on_as_soon_as_the_other_console_is_gone_however_long_it_waited(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk, "HOLD", 0.01)
+    monkeypatch.setattr(bulk_runs, "HOLD", 0.01)
     bench.failed("1")
     held = ["Another console acts on main."]
-    hands = Runner(registry.registry(), Mandate(7, lambda: True, OURS, lambda _: held[0] if held else ""))
+    hands = BulkRunner(registry.registry(), LeaderToken(7, lambda: True, OURS, lambda _: held[0] if held else ""))
     try:
-        run = all_of(bench, Act.RETRY)
+        run = all_of(bench, Action.RETRY)
         for _ in range(8):
             until(lambda: hands.run(0), 10, "it is tried again")
-        assert hands._held[run.pk][1] == bulk.HOLD
+        assert hands._held[run.pk][1] == bulk_runs.HOLD
         held.clear()
         until(lambda: hands.run(0), 1, "it goes on")
         assert progress_of.progress(run.pk, now_ms()).done == 1
@@ -171,8 +172,8 @@ def test_a_bulk_run_goes_on_as_soon_as_the_other_console_is_gone_however_long_it
 @pytest.mark.django_db(transaction=True)
 def test_there_is_an_alert_of_each(bench: Bench) -> None:
     one = Console("main", THEIRS, "host-b", 41, 1_790_000_000_000, acts=True)
-    bench.state.client.set(state.SCHEDULER, Sign("here", 1, 7, 0, 0, "me", (one,)).encode())
-    found = Sources(registry.registry(), lambda: None).look(now_ms())
+    bench.state.client.set(state_keys.SCHEDULER, SchedulerStatus("here", 1, 7, 0, 0, "me", (one,)).encode())
+    found = AlertDetectors(registry.registry(), lambda: None).look(now_ms())
     (finding,) = [finding for finding in found.findings if finding.kind is AlertKind.CONSOLE]
     assert (finding.key, finding.words) == (f"main/{THEIRS}", f"{one.words} {one.meaning}")
 
@@ -190,7 +191,7 @@ def test_when_the_acting_console_is_killed_the_other_recovers_its_orphans(tmp_pa
         pairs = ((first, second), (second, first))
         first, second = until(lambda: next(filter(_is_seen_to_act, pairs), None), 20, "the other one sees it")
         for _, store in (first, second):  # the Redis of this test is young, which holds scanners for a minute
-            until(lambda store=store: not store.client.exists(state.HELD), 90, "no brake holds")  # type: ignore[misc]
+            until(lambda store=store: not store.client.exists(state_keys.SCANNER_HOLDS), 90, "no brake holds")  # type: ignore[misc]
         first[0].send(signal.SIGKILL)
         _lost(valkey, "2")
         began = time.monotonic()
@@ -211,7 +212,7 @@ def _house(stack: ExitStack, directory: Path, queues: Store) -> tuple[Process, S
     process = Process(directory, "scheduler", schedulers.script(), environ)
     stack.callback(process.end)
     process.says("It is the leader")
-    until(lambda: leading.fetch(store.client), 20, "its sign")
+    until(lambda: scheduler_status.fetch(store.client), 20, "its sign")
     return process, store
 
 
@@ -228,4 +229,4 @@ def _is_seen_to_act(pair: tuple[tuple[Process, Store], tuple[Process, Store]]) -
 
 
 def _sign(house: tuple[Process, Store]) -> Any:
-    return leading.fetch(house[1].client) or Sign("", 0, None, 0, 0, "")
+    return scheduler_status.fetch(house[1].client) or SchedulerStatus("", 0, None, 0, 0, "")

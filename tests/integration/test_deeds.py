@@ -8,17 +8,23 @@ from typing import Any
 import pytest
 
 from recovery.actions import runner
-from recovery.domain.acting import Act, Options, Order, Outcome, Seen
-from recovery.domain.jobs import State
-from recovery.domain.mandate import Mandate
-from recovery.domain.policies import Layer, Origin, Resolved, Source, resolved
-from recovery.domain.policy import Mode
-from recovery.domain.refs import QueueRef
-from recovery.domain.scans import Find, Scan
+from recovery.domain.actions.types import Action, ActionCommand, ActionOptions, ExpectedJob, Outcome
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobState
+from recovery.domain.policies.policy_layers import (
+    LayerValues,
+    PolicySource,
+    PolicyValueOrigin,
+    ResolvedPolicy,
+    resolve_policy,
+)
+from recovery.domain.policies.types import ScannerMode
+from recovery.domain.scanners.types import ScannerFinding, ScannerKind
+from recovery.domain.scheduler.leader_token import LeaderToken
 from recovery.errors import NotRecorded
 from recovery.models import AuditEntry
-from recovery.scanners.acting import deeds
-from recovery.scanners.acting.deeds import Deeds, Wish
+from recovery.scanners.runtime import scanner_actions
+from recovery.scanners.runtime.scanner_actions import ScannerActionRequest, ScannerActions
 from tests.acting import Bench
 from tests.fences import hold
 from tests.stores import Store
@@ -31,12 +37,12 @@ POLICY = "Enabled, at most 500 jobs per run (in the file, for all queues)."
 class Rules:
     """The same policy for every queue."""
 
-    def __init__(self, mode: Mode = Mode.ACT, most: int = 500) -> None:
+    def __init__(self, mode: ScannerMode = ScannerMode.ACT, most: int = 500) -> None:
         values: dict[tuple[str, ...], Any] = {("stale_check", "mode"): mode, ("stale_check", "most"): most}
-        self._layer = Layer(Origin(Source.FILE), values)
+        self._layer = LayerValues(PolicyValueOrigin(PolicySource.FILE), values)
 
-    def of(self, queue: QueueRef) -> Resolved:
-        return resolved([self._layer], queue)
+    def of(self, queue: QueueRef) -> ResolvedPolicy:
+        return resolve_policy([self._layer], queue)
 
 
 def always() -> bool:
@@ -47,22 +53,27 @@ def nothing(_deployment: str) -> tuple[str, ...]:
     return ()
 
 
-def made(rules: Rules | None = None, *, mandate: Mandate | None = Mandate(7, always), **chosen: Any) -> Deeds:  # noqa: B008 -- frozen
-    return Deeds(mandate, Scan.STALE_CHECK, rules or Rules(), chosen.pop("holding", nothing), **chosen)
+def made(
+    rules: Rules | None = None,
+    *,
+    mandate: LeaderToken | None = LeaderToken(7, always),  # noqa: B008 -- frozen
+    **chosen: Any,
+) -> ScannerActions:
+    return ScannerActions(mandate, ScannerKind.STALE_CHECK, rules or Rules(), chosen.pop("holding", nothing), **chosen)
 
 
-def wishes(bench: Bench, *ids: str) -> list[Wish]:
-    return [Wish(seen, "it hangs", POLICY) for seen in runner.seen(bench.ref, ids)]
+def wishes(bench: Bench, *ids: str) -> list[ScannerActionRequest]:
+    return [ScannerActionRequest(seen, "it hangs", POLICY) for seen in runner.current_jobs(bench.ref, ids)]
 
 
-def requeue(bench: Bench, by: Deeds, *ids: str) -> tuple[Find, ...]:
-    return by.do(Act.REQUEUE, bench.ref, wishes(bench, *ids))
+def requeue(bench: Bench, by: ScannerActions, *ids: str) -> tuple[ScannerFinding, ...]:
+    return by.do(Action.REQUEUE, bench.ref, wishes(bench, *ids))
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two jobs a chunk."""
-    monkeypatch.setattr(deeds, "CHUNK", 2)
+    monkeypatch.setattr(scanner_actions, "CHUNK", 2)
 
 
 @pytest.fixture
@@ -75,8 +86,8 @@ def orphans(bench: Bench) -> tuple[str, ...]:
 def test_it_is_done_and_audited_under_the_scanners_name_with_the_policy(bench: Bench) -> None:
     bench.orphan("1")
     (find,) = requeue(bench, made(), "1")
-    assert (find.outcome, find.act, find.policy, find.what) == (Outcome.DONE, Act.REQUEUE, POLICY, "it hangs")
-    assert bench.ids(State.WAITING) == ["1"]
+    assert (find.outcome, find.act, find.policy, find.what) == (Outcome.DONE, Action.REQUEUE, POLICY, "it hangs")
+    assert bench.ids(JobState.WAITING) == ["1"]
     assert find.audit
     entry = AuditEntry.objects.get(number=find.audit)
     assert (entry.actor_kind, entry.actor, entry.reason) == ("scanner", "stale-check", POLICY)
@@ -85,7 +96,7 @@ def test_it_is_done_and_audited_under_the_scanners_name_with_the_policy(bench: B
 def test_a_queue_that_is_only_observed_is_not_touched(bench: Bench) -> None:
     bench.orphan("1")
     before = bench.dump()
-    (find,) = requeue(bench, made(Rules(Mode.OBSERVE)), "1")
+    (find,) = requeue(bench, made(Rules(ScannerMode.OBSERVE)), "1")
     assert find.outcome is None
     assert find.policy.startswith("Dry run")
     assert bench.dump() == before
@@ -96,7 +107,7 @@ def test_whoever_was_asked_to_look_only_looks_only(bench: Bench) -> None:
     bench.orphan("1")
     before = bench.dump()
     (find,) = requeue(bench, made(observes=True), "1")
-    assert (find.outcome, find.policy) == (None, deeds.ONLY_LOOKS)
+    assert (find.outcome, find.policy) == (None, scanner_actions.ONLY_LOOKS)
     assert bench.dump() == before
 
 
@@ -104,7 +115,7 @@ def test_while_nobody_knows_who_leads_nothing_is_done(bench: Bench) -> None:
     bench.orphan("1")
     before, by = bench.dump(), made(mandate=None)
     (find,) = requeue(bench, by, "1")
-    assert (find.outcome, find.policy) == (None, deeds.NO_MANDATE)
+    assert (find.outcome, find.policy) == (None, scanner_actions.NO_MANDATE)
     assert by.is_stopped
     assert bench.dump() == before
 
@@ -113,7 +124,7 @@ def test_one_run_does_no_more_than_the_policy_says(bench: Bench, orphans: tuple[
     by = made(Rules(most=3))
     finds = requeue(bench, by, *orphans)
     assert [find.outcome for find in finds] == [Outcome.DONE] * 3 + [None] * 3
-    assert bench.ids(State.ACTIVE) == ["6", "5", "4"]
+    assert bench.ids(JobState.ACTIVE) == ["6", "5", "4"]
     assert by.room(bench.ref) == 0
     assert "At most 3 jobs" in by.holds[0]
 
@@ -129,13 +140,13 @@ def test_what_was_refused_does_not_count(bench: Bench, small: None) -> None:
 
 def test_a_lost_lease_ends_it_between_two_chunks(bench: Bench, orphans: tuple[str, ...], small: None) -> None:
     leads = iter([True, True, False])
-    by = made(mandate=Mandate(7, lambda: next(leads, False)))
+    by = made(mandate=LeaderToken(7, lambda: next(leads, False)))
     finds = requeue(bench, by, *orphans)
     done = sum(find.outcome is Outcome.DONE for find in finds)
     assert 0 < done < len(orphans)
     assert done % 2 == 0
-    assert {find.policy for find in finds if find.outcome is None} == {deeds.LED}
-    assert len(bench.ids(State.ACTIVE)) == len(orphans) - done
+    assert {find.policy for find in finds if find.outcome is None} == {scanner_actions.LED}
+    assert len(bench.ids(JobState.ACTIVE)) == len(orphans) - done
 
 
 def test_a_brake_that_engages_holds_the_next_chunk(bench: Bench, orphans: tuple[str, ...], small: None) -> None:
@@ -155,17 +166,17 @@ def test_another_scheduler_that_leads_stops_all_of_it(bench: Bench, orphans: tup
     assert Outcome.DONE not in {find.outcome for find in finds}
     assert by.is_stopped
     assert any("epoch 9" in hold for hold in by.holds)
-    assert len(bench.ids(State.ACTIVE)) == len(orphans)
+    assert len(bench.ids(JobState.ACTIVE)) == len(orphans)
     assert AuditEntry.objects.filter(phase="intent").count() == 1, "the first chunk told enough"
 
 
 def test_a_store_that_goes_away_is_not_asked_for_more(
     bench: Bench, orphans: tuple[str, ...], small: None, valkey: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted, asked = wishes(bench, *orphans), list[Order]()
+    wanted, asked = wishes(bench, *orphans), list[ActionCommand]()
     perform = runner.perform
 
-    def counted(order: Order) -> Any:
+    def counted(order: ActionCommand) -> Any:
         asked.append(order)
         return perform(order)
 
@@ -173,7 +184,7 @@ def test_a_store_that_goes_away_is_not_asked_for_more(
     by = made()
     valkey.pause()
     try:
-        finds = by.do(Act.REQUEUE, bench.ref, wanted)
+        finds = by.do(Action.REQUEUE, bench.ref, wanted)
     finally:
         valkey.resume()
     assert len(asked) == 1
@@ -189,10 +200,10 @@ def test_an_audit_that_cannot_be_written_stops_all_of_it(
     wanted = wishes(bench, *orphans)
     deaf()
     by = made()
-    finds = by.do(Act.REQUEUE, bench.ref, wanted)
+    finds = by.do(Action.REQUEUE, bench.ref, wanted)
     assert by.is_stopped
     assert {find.outcome for find in finds} == {Outcome.REFUSED, None}
-    assert len(bench.ids(State.ACTIVE)) == len(orphans)
+    assert len(bench.ids(JobState.ACTIVE)) == len(orphans)
 
 
 @pytest.fixture
@@ -202,28 +213,33 @@ def deaf(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def refuse(*_: Any, **__: Any) -> int:
         raise NotRecorded("The audit cannot be written, so nothing was changed.")
 
-    return lambda: monkeypatch.setattr("recovery.actions.audit.write_intent", refuse)
+    return lambda: monkeypatch.setattr("recovery.actions.audit.audit_log.write_intent", refuse)
 
 
 def test_a_job_that_is_wished_for_twice_is_meant_once(bench: Bench) -> None:
     bench.orphan("1")
     (wish,) = wishes(bench, "1")
-    first, second = made().do(Act.REQUEUE, bench.ref, [wish, wish])
+    first, second = made().do(Action.REQUEUE, bench.ref, [wish, wish])
     assert first == second
     assert first.outcome is Outcome.DONE
 
 
 def test_reasons_of_their_own_make_orders_of_their_own(bench: Bench) -> None:
     bench.orphan("1", "2")
-    one, two = (Wish(seen, "it hangs", f"rule of {seen.id}") for seen in runner.seen(bench.ref, ("1", "2")))
-    made().do(Act.REQUEUE, bench.ref, [one, two])
+    one, two = (
+        ScannerActionRequest(seen, "it hangs", f"rule of {seen.id}")
+        for seen in runner.current_jobs(bench.ref, ("1", "2"))
+    )
+    made().do(Action.REQUEUE, bench.ref, [one, two])
     told = AuditEntry.objects.filter(phase="intent").order_by("number").values_list("reason", flat=True)
     assert list(told) == ["rule of 1", "rule of 2"]
 
 
 def test_a_lock_that_was_seen_is_released_with_its_token_alone(bench: Bench) -> None:
     bench.held("1", token="gone:1", ttl=None)
-    seen = Seen("1", State.ACTIVE, "another:1", starts=1)
-    (find,) = made().do(Act.RELEASE, bench.ref, [Wish(seen, "it hangs", POLICY)], Options(requeue=True))
+    seen = ExpectedJob("1", JobState.ACTIVE, "another:1", starts=1)
+    (find,) = made().do(
+        Action.RELEASE, bench.ref, [ScannerActionRequest(seen, "it hangs", POLICY)], ActionOptions(requeue=True)
+    )
     assert find.outcome is Outcome.REFUSED
-    assert bench.ids(State.ACTIVE) == ["1"]
+    assert bench.ids(JobState.ACTIVE) == ["1"]

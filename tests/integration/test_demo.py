@@ -13,9 +13,9 @@ import psutil
 import pytest
 import redis
 
-from recovery.domain.counts import QueueSample
-from recovery.processes.embedded import STATE_DB
-from recovery.reads import snapshots
+from recovery.domain.queues.types import QueueSample
+from recovery.processes.embedded_valkey import STATE_DB
+from recovery.reads.queues import snapshot_store
 from tests.integration.running import ROOT, Up
 from tests.processes import end, spawn
 from tests.stores import Store
@@ -23,7 +23,7 @@ from tests.waiting import until
 
 pytest.importorskip("bullmq", reason="the extra `demo` is not installed")
 
-from recovery.demo.stage import KEPT_COMPLETED
+from recovery.demo.runtime import KEPT_COMPLETED
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -36,13 +36,13 @@ ENDS_WITHIN = 15.0  # two, likewise
 # Adds so many jobs, and works on them.
 _RECEIPTS = """
 import asyncio, sys
-from recovery.demo.stage import Stage
+from recovery.demo.runtime import DemoRuntime
 
 async def do_nothing(job, token):
     pass
 
 async def play():
-    stage = Stage(sys.argv[1])
+    stage = DemoRuntime(sys.argv[1])
     await stage.queue("emails").addBulk([{"name": "receipt", "data": {}}] * int(sys.argv[2]))
     stage.work("emails", do_nothing, concurrency=20)
     await asyncio.Event().wait()
@@ -135,7 +135,7 @@ def test_up_without_a_redis_plays_the_demo_and_a_command_beside_it_sees_what_the
 
 def _snapshot(up: Up) -> tuple[QueueSample, ...]:
     with redis.Redis(unix_socket_path=str(up.directory / "valkey.sock"), db=STATE_DB) as store:
-        found = snapshots.fetch(store)
+        found = snapshot_store.fetch(store)
     return found.queues if found else ()
 
 

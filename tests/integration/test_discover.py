@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import redis
 
-from recovery.connections.registry import Registry
-from recovery.connections.wire import Command, Wire
-from recovery.domain.counts import Library
-from recovery.domain.refs import QueueRef
-from recovery.scanners.snapshot import search
-from recovery.scanners.snapshot.discover import Discoverer
-from recovery.scanners.snapshot.roster import Roster
-from recovery.scanners.snapshot.sweep import Sweep
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.queues.types import QueueLibrary
+from recovery.scanners.discovery import search
+from recovery.scanners.discovery.keyspace_scan import KeyspaceScan
+from recovery.scanners.discovery.known_queues import KnownQueues
+from recovery.scanners.discovery.scanner import Discoverer
+from recovery.stores.redis.client import Command, StoreClient
+from recovery.stores.registry import ConnectionRegistry
 from tests.cluster import Cluster
 from tests.stores import Store
 from tests.watching import NOW, add, bullmq, config_of
@@ -27,9 +27,9 @@ HOUR = 3_600_000
 
 
 class Bench:
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: ConnectionRegistry) -> None:
         self.registry = registry
-        self.roster = Roster()
+        self.roster = KnownQueues()
         self.discoverer = Discoverer(registry, self.roster)
 
     def run(self, now: int = NOW) -> None:
@@ -44,7 +44,7 @@ def bench(tmp_path: Path, state_store: Store) -> Iterator[Callable[..., Bench]]:
     made: list[Bench] = []
 
     def make(store: Store | str, **settings: object) -> Bench:
-        made.append(Bench(Registry(config_of(tmp_path, state_store, {"main": store}, **settings))))
+        made.append(Bench(ConnectionRegistry(config_of(tmp_path, state_store, {"main": store}, **settings))))
         return made[-1]
 
     yield make
@@ -66,7 +66,7 @@ def test_the_flavour_is_kept_with_its_evidence(bench: Callable[..., Bench], stor
     one = bench(store)
     one.run()
     flavour = one.roster.listing("main").queues[0].flavour
-    assert flavour.library is Library.BULLMQ
+    assert flavour.library is QueueLibrary.BULLMQ
     assert any("5.81.5" in line for line in flavour.evidence)
 
 
@@ -129,7 +129,7 @@ def test_a_name_of_any_bytes_is_found_and_remembered(
     valkey.client.hset(b"bull:\xff\xfe \r\n<b>:meta", "version", "bullmq:5.81.5")
     one = bench(valkey)
     one.run()
-    again = Roster()
+    again = KnownQueues()
     again.load(state_store.client, "main")
     assert one.bases() == ["bull:\udcff\udcfe \r\n<b>"]
     assert again.listing("main").queues == one.roster.listing("main").queues
@@ -140,7 +140,7 @@ def test_a_configured_queue_is_listed_before_it_has_keys(bench: Callable[..., Be
     one.run()
     queues = one.roster.listing("main").queues
     assert [queue.ref.base for queue in queues] == ["bull:jobs", "other:prefix:mails"]
-    assert queues[0].flavour.library is Library.UNKNOWN
+    assert queues[0].flavour.library is QueueLibrary.UNKNOWN
     assert queues[0].flavour.read_only
 
 
@@ -255,7 +255,7 @@ def test_a_dead_deployment_is_searched_when_it_is_back(
 class _OldServer:
     """A Redis before 6: SCAN knows no TYPE."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: StoreClient) -> None:
         self._wire = wire
 
     def nodes(self) -> tuple[str, ...]:
@@ -270,7 +270,7 @@ class _OldServer:
 def test_a_server_that_knows_no_type_filter_is_scanned_without(bench: Callable[..., Bench], valkey: Store) -> None:
     bullmq(valkey.client, "bull:jobs")
     old = _OldServer(bench(valkey).registry.wire("main"))
-    found = Sweep()
+    found = KeyspaceScan()
     found.begin()
     while found.is_under_way:
         found.slice(old)  # type: ignore[arg-type] # it needs no more than this of a wire
@@ -294,7 +294,7 @@ def test_queues_on_every_master_of_a_cluster_are_found(
     tmp_path: Path, state_store: Store, cluster: Cluster, prefix: str
 ) -> None:
     cluster.client.hset(f"{prefix}:jobs:meta", "version", "bullmq:5.81.5")
-    registry = Registry(config_of(tmp_path, state_store, {"main": cluster.url}))
+    registry = ConnectionRegistry(config_of(tmp_path, state_store, {"main": cluster.url}))
     one = Bench(registry)
     one.run()
     registry.close()

@@ -12,8 +12,9 @@ import pytest
 from django.core.management import call_command
 
 from recovery import config
-from recovery.connections import monitor_acl, state
-from recovery.reads.leading import Sign
+from recovery.reads.scanners.scheduler_status import SchedulerStatus
+from recovery.servers import monitor_acl
+from recovery.stores.state import state_keys
 from tests.doctor import Doctor, doctor_in, says
 from tests.integration.test_acl import admit, documented
 from tests.measuring import NodeExporter, patient
@@ -49,18 +50,18 @@ def test_watching_writes_nothing(doctor: Doctor, valkey: Store, state_store: Sto
 
 
 def test_who_leads_is_told(doctor: Doctor, valkey: Store, state_store: Store) -> None:
-    def told(level: str, sign: Sign | None) -> str:
-        state_store.client.delete(state.SCHEDULER)
+    def told(level: str, sign: SchedulerStatus | None) -> str:
+        state_store.client.delete(state_keys.SCHEDULER)
         if sign:
-            state_store.client.set(state.SCHEDULER, sign.encode())
+            state_store.client.set(state_keys.SCHEDULER, sign.encode())
         _, report = doctor(UNSTALL_REDIS_URL=valkey.url, UNSTALL_STATE_URL=state_store.url)
         return says(report, "scheduler", level)
 
-    leader = Sign("eu-3", 41, 12, 1_760_000_000_000, 1_760_000_001_000, "x")
+    leader = SchedulerStatus("eu-3", 41, 12, 1_760_000_000_000, 1_760_000_001_000, "x")
     assert told("warning", None) == ""
     assert "Process 41 on eu-3 is the leader since 2025-10-09 08:53:20+00:00, epoch 12." in told("ok", leader)
     assert "only reads" in told("warning", replace(leader, epoch=None))
-    state_store.client.set(state.SNAPSHOT, b"x")
+    state_store.client.set(state_keys.SNAPSHOT, b"x")
     assert "None is running" in told("warning", None)
 
 

@@ -15,21 +15,21 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from recovery.actions.drills import NOTE
 from recovery.config import current
-from recovery.connections.registry import open_wire
-from recovery.domain.drills.plan import Library, Means
-from recovery.domain.drills.rounds import End, Round, Stage
-from recovery.drill import link, programs
-from recovery.drill.crew import Crew, NotStarted
-from recovery.drill.drill import Drill
-from recovery.drill.said import report_text
-from recovery.drill.sweep import sweep
+from recovery.domain.drills.plan import DrillLibrary, StopSignal
+from recovery.domain.drills.results import DrillRound, DrillStage, RoundOutcome
+from recovery.drills import location, runtimes
+from recovery.drills.cleanup import sweep
+from recovery.drills.cli_report import report_text
+from recovery.drills.drill_orders import NOTE
+from recovery.drills.runner import DrillReport
+from recovery.drills.workers import DrillWorkerNotStarted, DrillWorkers
 from recovery.errors import BadOrder, DeploymentMissing, Unreachable, Unsupported
-from recovery.management.calling import UNREACHABLE, WRONG_CALL
+from recovery.management.arguments import UNREACHABLE, WRONG_CALL
 from recovery.models import AuditEntry
 from recovery.processes.child import Child
-from recovery.processes.signals import ASKING
+from recovery.processes.signals import STOP_SIGNALS
+from recovery.stores.registry import open_wire
 from tests.drilling import SHORT_WORDS, Watch, alive, left, package, plan_for
 from tests.processes import free_port
 from tests.sentinel import Sentinel
@@ -51,10 +51,10 @@ def state(watch: Callable[..., None], state_store: Store) -> Store:
 
 def test_what_a_process_says_last_is_heard_when_it_is_read_after_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     line = json.dumps({"event": "added", "job": "7"})
-    says = programs.Program(
-        Library.BULLMQ, (sys.executable, "-c", f"import sys; print({line!r}, file=sys.stderr)"), "6"
+    says = runtimes.WorkerRuntime(
+        DrillLibrary.BULLMQ, (sys.executable, "-c", f"import sys; print({line!r}, file=sys.stderr)"), "6"
     )
-    crew = Crew(plan_for("bullmq6"), says, {}, "q")
+    crew = DrillWorkers(plan_for("bullmq6"), says, {}, "q")
     hear, looked = crew._hear, threading.Event()
 
     def late(name: str, said: str) -> None:
@@ -90,15 +90,15 @@ def test_every_stage_of_a_recovery_is_timed(name: str, state: Store) -> None:
     watch, plan = Watch(), plan_for(name, rounds=2 if name == "python" else 1)
     drill = watch.run(plan, name)
     one = drill.rounds[0]
-    assert one.end is End.AGAIN
+    assert one.end is RoundOutcome.AGAIN
     assert one.is_complete
     stages = {stage.stage: stage for stage in one.stages}
-    assert list(stages) == [stage for stage in Stage if stage is not Stage.FAILED]
+    assert list(stages) == [stage for stage in DrillStage if stage is not DrillStage.FAILED]
     assert all(stage.at is not None for stage in one.stages), one.stages
-    assert sum(stage.took or 0 for stage in one.stages) == one.total == stages[Stage.AGAIN].at
+    assert sum(stage.took or 0 for stage in one.stages) == one.total == stages[DrillStage.AGAIN].at
     # A lock of 600 ms that was taken or renewed at most 300 ms ago; the rest is a busy machine's.
-    assert 200 <= (stages[Stage.UNLOCKED].at or 0) <= 1500
-    assert (stages[Stage.BACK].at or 0) >= (stages[Stage.UNLOCKED].at or 0)
+    assert 200 <= (stages[DrillStage.UNLOCKED].at or 0) <= 1500
+    assert (stages[DrillStage.BACK].at or 0) >= (stages[DrillStage.UNLOCKED].at or 0)
     assert watch.happened[:2] == ["picked up", "signal"]
     assert [one.number for one in drill.rounds] == list(range(1, plan.rounds + 1))
     assert drill.cleaned
@@ -110,28 +110,28 @@ def test_every_stage_of_a_recovery_is_timed(name: str, state: Store) -> None:
 @pytest.mark.parametrize("name", ["bull4", "bullmq5"])
 def test_a_job_that_may_not_stall_is_failed_by_the_library(name: str, state: Store) -> None:
     one = Watch().run(plan_for(name, max_stalled=0), name).rounds[0]
-    assert one.end is End.FAILED
-    assert one.stages[-1].stage is Stage.FAILED
+    assert one.end is RoundOutcome.FAILED
+    assert one.stages[-1].stage is DrillStage.FAILED
     assert one.total == one.stages[-1].at
     assert "stalled more than" in one.says
 
 
 @pytest.mark.node
 def test_a_grace_that_is_too_short_meets_the_worker_with_sigkill(state: Store) -> None:
-    plan = plan_for("bullmq6", means=Means.TERM, shutdown=30_000, grace=700, wait=0)
+    plan = plan_for("bullmq6", means=StopSignal.TERM, shutdown=30_000, grace=700, wait=0)
     one = Watch().run(plan, "bullmq6").rounds[0]
-    assert one.end is End.AGAIN
+    assert one.end is RoundOutcome.AGAIN
     assert "killed with SIGKILL" in one.says
     ended = one.stages[0]
-    assert ended.stage is Stage.ENDED
+    assert ended.stage is DrillStage.ENDED
     assert (ended.at or 0) >= 700
 
 
 @pytest.mark.node
 def test_a_worker_that_is_let_finish_loses_nothing(state: Store) -> None:
-    plan = plan_for("bull4", means=Means.TERM, shutdown=20_000, grace=20_000, job=1500)
+    plan = plan_for("bull4", means=StopSignal.TERM, shutdown=20_000, grace=20_000, job=1500)
     one = Watch().run(plan, "bull4").rounds[0]
-    assert (one.end, one.total, one.stages) == (End.IN_TIME, None, ())
+    assert (one.end, one.total, one.stages) == (RoundOutcome.IN_TIME, None, ())
 
 
 @pytest.mark.node
@@ -139,7 +139,7 @@ def test_a_lock_that_ends_before_it_is_renewed_makes_the_job_run_twice(state: St
     plan = plan_for("bullmq5", lock=400, renew=60_000, stalled_interval=400, wait=15_000)
     watch = Watch()
     drill = watch.run(plan, "bullmq5")
-    assert (drill.rounds[0].end, drill.rounds[0].total) == (End.TWICE, None)
+    assert (drill.rounds[0].end, drill.rounds[0].total) == (RoundOutcome.TWICE, None)
     assert "signal" not in watch.happened
     is_clean(state, watch)
 
@@ -148,7 +148,7 @@ def test_a_lock_that_ends_before_it_is_renewed_makes_the_job_run_twice(state: St
 def test_a_job_that_is_failed_while_its_worker_lives_is_no_recovery(state: Store) -> None:
     plan = plan_for("bull4", lock=400, renew=60_000, stalled_interval=400, wait=15_000, max_stalled=0)
     one = Watch().run(plan, "bull4").rounds[0]
-    assert (one.end, one.total) == (End.TWICE, None)
+    assert (one.end, one.total) == (RoundOutcome.TWICE, None)
     assert "failed while its worker was still running it: job stalled" in one.says
 
 
@@ -156,9 +156,9 @@ def test_a_job_that_is_failed_while_its_worker_lives_is_no_recovery(state: Store
 def test_with_one_worker_nobody_takes_over_and_no_more_rounds_are_tried(state: Store) -> None:
     watch = Watch()
     drill = watch.run(plan_for("bullmq5", workers=1, timeout=1500, rounds=3), "bullmq5")
-    assert [one.end for one in drill.rounds] == [End.LEFT]
+    assert [one.end for one in drill.rounds] == [RoundOutcome.LEFT]
     assert drill.summary.p50 is None
-    back = next(stage for stage in drill.rounds[0].stages if stage.stage is Stage.BACK)
+    back = next(stage for stage in drill.rounds[0].stages if stage.stage is DrillStage.BACK)
     assert (back.at, back.took) == (None, None)
     assert "skipped" in drill.says
     is_clean(state, watch)
@@ -177,7 +177,7 @@ def test_nothing_is_left_of_a_drill_that_was_stopped(state: Store) -> None:
 @pytest.mark.node
 def test_a_library_that_will_not_work_like_this_says_so(state: Store) -> None:
     watch = Watch()
-    with pytest.raises(NotStarted, match="stalledInterval must be greater than 0"):
+    with pytest.raises(DrillWorkerNotStarted, match="stalledInterval must be greater than 0"):
         watch.run(plan_for("bullmq5", stalled_interval=0), "bullmq5")
     is_clean(state, watch)
 
@@ -186,7 +186,7 @@ def test_only_keys_of_the_drills_own_name_are_swept(state: Store) -> None:
     kept = ["unstall-drill:aa:1", "unstall-drill:ab*:x", "unstall-drill:a", "unstall-drill:[ab]:id"]
     for key in (*kept, "unstall-drill:ab:id", "unstall-drill:ab:1:lock"):
         state.client.set(key, "1")
-    wire = open_wire(link.place(current(), ""))
+    wire = open_wire(location.deployment_of_drill(current(), ""))
     assert sweep(wire, "unstall-drill:ab") == 2
     assert set(left(state)) == {key.encode() for key in kept}
     assert sweep(wire, "unstall-drill:[ab]") == 1
@@ -207,7 +207,7 @@ def test_a_deployment_is_used_when_it_is_named_with_its_login_and_its_tls(
     (tmp_path / "unstall.toml").write_text(PLACE.format(name="main", url=store.url) + more)
     watch(UNSTALL_CONFIG=str(tmp_path / "unstall.toml"))
     holder = Watch()
-    assert holder.run(plan_for("python"), "python", on="main").rounds[0].end is End.AGAIN
+    assert holder.run(plan_for("python"), "python", on="main").rounds[0].end is RoundOutcome.AGAIN
     assert holder.workers
     assert left(store) == []
 
@@ -222,7 +222,7 @@ def test_where_nothing_may_be_written_or_nobody_answers_there_is_no_drill(
     watch(UNSTALL_CONFIG=str(tmp_path / "unstall.toml"), UNSTALL_STATE_URL=state_store.url)
     for name, error in (("patient", BadOrder), ("many", Unsupported), ("nobody", DeploymentMissing)):
         with pytest.raises(error, match=name):
-            link.place(current(), name)
+            location.deployment_of_drill(current(), name)
     holder = Watch()
     with pytest.raises(Unreachable):
         holder.run(plan_for("python"), "python", on="closed")
@@ -249,9 +249,9 @@ def test_a_drill_of_a_sentinel_goes_to_its_master(
 ) -> None:
     (tmp_path / "unstall.toml").write_text(f'[[deployments]]\nname = "main"\nurl = "{sentinel.url}"\n')
     watch(UNSTALL_CONFIG=str(tmp_path / "unstall.toml"))
-    where = link.place(current(), "main")
+    where = location.deployment_of_drill(current(), "main")
     wire = open_wire(where)
-    options = link.options(where, wire)
+    options = location.connection_options(where, wire)
     wire.close()
     assert (options["host"], options["port"]) == ("127.0.0.1", sentinel.master.port)
 
@@ -261,20 +261,20 @@ def test_what_is_missing_is_said_with_how_to_have_it(
 ) -> None:
     monkeypatch.setenv("NODE_PATH", str(tmp_path))
     with pytest.raises(Unsupported, match="No package bullmq was found"):
-        programs.find(Library.BULLMQ)
+        runtimes.find(DrillLibrary.BULLMQ)
     with pytest.raises(Unsupported, match="No package bull was found"):
-        programs.find(Library.BULL, package("bullmq5"))
+        runtimes.find(DrillLibrary.BULL, package("bullmq5"))
     (tmp_path / "bull").mkdir()
     (tmp_path / "bull" / "package.json").write_text('["no table"]')
     with pytest.raises(Unsupported, match="NODE_PATH"):
-        programs.find(Library.BULL)
+        runtimes.find(DrillLibrary.BULL)
 
 
 @pytest.mark.node
 def test_a_library_is_found_by_its_folder_and_by_node_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "bull").symlink_to(package("bull4"))
     monkeypatch.setenv("NODE_PATH", f"/nowhere:{tmp_path}")
-    found, named = programs.find(Library.BULL), programs.find(Library.BULL, package("bull4"))
+    found, named = runtimes.find(DrillLibrary.BULL), runtimes.find(DrillLibrary.BULL, package("bull4"))
     assert found == named
     assert found.version.startswith("4.")
 
@@ -282,7 +282,7 @@ def test_a_library_is_found_by_its_folder_and_by_node_path(monkeypatch: pytest.M
 @pytest.fixture
 def signals() -> Iterator[None]:
     """The command listens to signals, and a test process has listeners of its own."""
-    before = {number: signal.getsignal(number) for number in ASKING}
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     yield
     for number, listener in before.items():
         signal.signal(number, listener)
@@ -322,11 +322,15 @@ def test_the_shell_gets_a_table_or_json(state: Store) -> None:
     told = json.loads(out.getvalue())
     one = told["rounds"][0]
     assert (one["end"], one["total"], told["recovered"]) == ("picked up again", told["p50"], 1)
-    assert [stage["stage"] for stage in one["stages"]] == [stage.value for stage in Stage if stage is not Stage.FAILED]
+    assert [stage["stage"] for stage in one["stages"]] == [
+        stage.value for stage in DrillStage if stage is not DrillStage.FAILED
+    ]
     assert told["plan"]["lock"] == 600
     assert "round 1: picked up again" in err.getvalue()
-    program = programs.find(Library.PYTHON)
-    drill = Drill(plan_for("python"), told["base"], "", program.version, [Round.of_json(one)], told["cleaned"])
+    program = runtimes.find(DrillLibrary.PYTHON)
+    drill = DrillReport(
+        plan_for("python"), told["base"], "", program.version, [DrillRound.of_json(one)], told["cleaned"]
+    )
     table = report_text(drill)
     for words in ("lock ended", "in all", "predicted", "p50", f"Cleaned up: {told['cleaned']} keys"):
         assert words in table

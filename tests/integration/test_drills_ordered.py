@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from recovery.actions import drills as orders
-from recovery.connections import registry, state
-from recovery.domain.acting import Actor
-from recovery.domain.drills.plan import Library, Plan
-from recovery.domain.drills.rounds import End, Round, Status
-from recovery.domain.mandate import Mandate
+from recovery.domain.actions.types import Actor
+from recovery.domain.drills.plan import DrillLibrary, DrillPlan
+from recovery.domain.drills.results import DrillRound, DrillStatus, RoundOutcome
+from recovery.domain.scheduler.leader_token import LeaderToken
+from recovery.drills import drill_orders as orders
+from recovery.drills import queries as seen
+from recovery.drills.executor import DrillExecutor
 from recovery.errors import BadOrder, Forbidden, Missing
 from recovery.models import AuditEntry, DrillRun
-from recovery.reads import drills as seen
-from recovery.scheduler.drills import Drills
+from recovery.stores import registry
+from recovery.stores.state import state_keys
 from tests.acting import ADMIN, OPERATOR, VIEWER
 from tests.drilling import left, plan_for
 from tests.stores import Store
@@ -40,11 +41,11 @@ def state_at_hand(
     registry.reset()
 
 
-def scheduler(holds: Callable[[], bool] = lambda: True) -> Drills:
-    return Drills(registry.registry(), Mandate(EPOCH, holds))
+def scheduler(holds: Callable[[], bool] = lambda: True) -> DrillExecutor:
+    return DrillExecutor(registry.registry(), LeaderToken(EPOCH, holds))
 
 
-def ordered(plan: Plan = LONG, actor: Actor = ADMIN) -> DrillRun:
+def ordered(plan: DrillPlan = LONG, actor: Actor = ADMIN) -> DrillRun:
     return orders.order(actor, plan, REASON)
 
 
@@ -62,8 +63,8 @@ def test_an_order_is_carried_out_and_told_in_the_audit(state_at_hand: Store) -> 
     run = ordered(plan_for("python"))
     scheduler().look(0)
     done = seen.run(run.pk)
-    assert (done.status, done.trouble, done.under_way) == (Status.ENDED, "", ())
-    assert [one.end for one in done.rounds] == [End.AGAIN]
+    assert (done.status, done.trouble, done.under_way) == (DrillStatus.ENDED, "", ())
+    assert [one.end for one in done.rounds] == [RoundOutcome.AGAIN]
     assert done.version
     assert done.cleaned
     assert (done.started_at or 0) <= (done.ended_at or 0)
@@ -86,7 +87,7 @@ def test_one_that_is_stopped_cleans_up_and_says_who_stopped_it(state_at_hand: St
 
     scheduler(holds).look(0)
     assert asked == [True, False]
-    assert seen.run(run.pk).status is Status.STOPPED
+    assert seen.run(run.pk).status is DrillStatus.STOPPED
     assert [note.get("outcome") for note in notes()] == [None, None, "stopped"]
     assert left(state_at_hand) == []
 
@@ -103,7 +104,7 @@ def test_who_leads_no_more_ends_it(state_at_hand: Store) -> None:
     scheduler(holds).look(0)
     known = seen.run(run.pk)
     assert (known.status, known.trouble) == (
-        Status.FAILED,
+        DrillStatus.FAILED,
         "The scheduler that ran it stopped, or is no longer the leader.",
     )
     assert left(state_at_hand) == []
@@ -111,12 +112,12 @@ def test_who_leads_no_more_ends_it(state_at_hand: Store) -> None:
 
 def test_one_that_was_cut_off_is_closed_by_whoever_leads_next(state_at_hand: Store) -> None:
     run = ordered()
-    done = Round(1, End.AGAIN, 5, (), 1200)
+    done = DrillRound(1, RoundOutcome.AGAIN, 5, (), 1200)
     kept = json.dumps([done.as_json()])
     DrillRun.objects.filter(pk=run.pk).update(status="running", epoch=EPOCH - 1, started_at=1, rounds=kept)
     scheduler(lambda: False).look(0)
     known = seen.run(run.pk)
-    assert (known.status, known.rounds) == (Status.FAILED, (done,))
+    assert (known.status, known.rounds) == (DrillStatus.FAILED, (done,))
     assert notes()[-1]["outcome"] == "failed"
 
 
@@ -125,25 +126,25 @@ def test_one_that_was_stopped_before_it_began_never_begins(state_at_hand: Store)
     orders.stop(ADMIN, run.pk)
     scheduler().look(0)
     known = seen.run(run.pk)
-    assert (known.status, known.started_at) == (Status.STOPPED, None)
+    assert (known.status, known.started_at) == (DrillStatus.STOPPED, None)
 
 
 def test_a_library_that_is_missing_is_said(state_at_hand: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NODE_PATH", "/nowhere")
-    run = ordered(Plan(Library.BULL))
+    run = ordered(DrillPlan(DrillLibrary.BULL))
     scheduler().look(0)
     known = seen.run(run.pk)
-    assert known.status is Status.FAILED
+    assert known.status is DrillStatus.FAILED
     assert "No package bull was found in /nowhere" in known.trouble
     offers = {one.library: one for one in seen.read(state_at_hand.client)}
-    assert offers[Library.PYTHON].version
-    assert not offers[Library.PYTHON].trouble
-    assert "NODE_PATH" in offers[Library.BULL].trouble
+    assert offers[DrillLibrary.PYTHON].version
+    assert not offers[DrillLibrary.PYTHON].trouble
+    assert "NODE_PATH" in offers[DrillLibrary.BULL].trouble
 
 
 def test_offers_that_cannot_be_read_are_none(state_at_hand: Store) -> None:
     for written in ("", "[]", '{"bull": 7}', '{"bull": {"version": 1, "trouble": ""}}', "\x00"):
-        state_at_hand.client.set(state.DRILLS, written)
+        state_at_hand.client.set(state_keys.DRILLS, written)
         assert seen.read(state_at_hand.client) == ()
 
 
@@ -171,16 +172,16 @@ def test_one_at_a_time() -> None:
 @pytest.mark.parametrize(
     ("plan", "words"),
     [
-        (Plan(workers=0), "Workers: Write 1 to 16"),
-        (Plan(rounds=50, stalled_interval=600_000), "more than four hours"),
+        (DrillPlan(workers=0), "Workers: Write 1 to 16"),
+        (DrillPlan(rounds=50, stalled_interval=600_000), "more than four hours"),
     ],
     ids=["workers", "hours"],
 )
-def test_what_cannot_be_tried_is_not_ordered(plan: Plan, words: str) -> None:
+def test_what_cannot_be_tried_is_not_ordered(plan: DrillPlan, words: str) -> None:
     with pytest.raises(BadOrder, match=words):
         ordered(plan)
     with pytest.raises(BadOrder, match="reason"):
-        orders.order(ADMIN, Plan(), " \n ")
+        orders.order(ADMIN, DrillPlan(), " \n ")
     assert DrillRun.objects.count() == len(notes()) == 0
 
 

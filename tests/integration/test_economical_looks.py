@@ -19,11 +19,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from recovery import shared_clock
-from recovery.domain.inbox import Inbox
-from recovery.domain.refs import QueueRef
-from recovery.domain.verdicts import Kind
-from recovery.scanners.watching import active_jobs, patrol, post
-from recovery.scanners.watching.orphan_watch import OrphanWatch
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.stuck.inbox import StuckInbox
+from recovery.domain.stuck.types import VerdictKind
+from recovery.scanners.orphan_watch import active_job_reader, active_jobs, queue_state
+from recovery.scanners.orphan_watch.scanner import OrphanWatch
 from tests.stores import Store
 from tests.watch_bench import Make, WatchBench
 
@@ -114,18 +114,18 @@ class World:
 def asking(sampled: int, due: int, life: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(active_jobs, "SAMPLED", sampled)
-        patch.setattr(patrol, "DUE", due)
-        patch.setattr(patrol, "FACTS_LIFE", life)
+        patch.setattr(active_job_reader, "DUE", due)
+        patch.setattr(active_job_reader, "FACTS_LIFE", life)
         yield
 
 
-def found(inbox: Inbox, *, tells_late: bool) -> object:
+def found(inbox: StuckInbox, *, tells_late: bool) -> object:
     tally = inbox.tally(REF)
     assert not inbox.faults
     kinds = {kind: count for kind, count in (tally.kinds if tally else {}).items() if count}
     if not tells_late:
-        kinds[Kind.RUNNING] = kinds.get(Kind.RUNNING, 0) + kinds.pop(Kind.LATE, 0)
-    kept = [row for row in inbox.rows if tells_late or row.verdict.kind is not Kind.LATE]
+        kinds[VerdictKind.RUNNING] = kinds.get(VerdictKind.RUNNING, 0) + kinds.pop(VerdictKind.LATE, 0)
+    kept = [row for row in inbox.rows if tells_late or row.verdict.kind is not VerdictKind.LATE]
     rows = {(row.job.id, row.verdict.kind, row.since) for row in kept}
     return kinds, rows, tally and tally.looked
 
@@ -140,10 +140,10 @@ def worker(store: Store, name: str) -> Iterator[Callable[[], None]]:
         client.close()
 
 
-def history(one: WatchBench, store: Store, seed: int, due: int) -> dict[Kind, int]:
+def history(one: WatchBench, store: Store, seed: int, due: int) -> dict[VerdictKind, int]:
     """Both looks at each step; how often each kind was found."""
     store.client.flushall()
-    random, told = Random(seed), dict[Kind, int]()
+    random, told = Random(seed), dict[VerdictKind, int]()
     world = World(random, store.client, shared_clock.now())
     for _ in range(JOBS):
         world.take()
@@ -174,7 +174,7 @@ def history(one: WatchBench, store: Store, seed: int, due: int) -> dict[Kind, in
 
 @pytest.mark.parametrize("due", [ALL, 1], ids=["all that is due", "one lock that is due"])
 def test_a_look_that_spares_locks_finds_what_a_full_look_finds(watch_bench: Make, valkey: Store, due: int) -> None:
-    one, told = watch_bench(valkey), dict[Kind, int]()
+    one, told = watch_bench(valkey), dict[VerdictKind, int]()
 
     @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.integers(0, 1 << 32))
@@ -183,5 +183,7 @@ def test_a_look_that_spares_locks_finds_what_a_full_look_finds(watch_bench: Make
             told[kind] = told.get(kind, 0) + count
 
     run()
-    assert {Kind.RUNNING, Kind.LATE, Kind.WORKER_LOST, Kind.ORPHAN} <= told.keys(), "each of them was to be found"
-    assert post.FACTS_LIFE < STEP
+    assert {VerdictKind.RUNNING, VerdictKind.LATE, VerdictKind.WORKER_LOST, VerdictKind.ORPHAN} <= told.keys(), (
+        "each of them was to be found"
+    )
+    assert queue_state.FACTS_LIFE < STEP

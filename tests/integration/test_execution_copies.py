@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from recovery import shared_clock
-from recovery.actions import execution_copies as copies
-from recovery.connections import registry
-from recovery.domain.ages import DAY, HOUR
-from recovery.domain.n8n.losses import Loss, LossOutcome
-from recovery.domain.verdicts import Kind
+from recovery.domain.n8n.lost_executions import LostExecutionOutcome, LostExecutionRecord
+from recovery.domain.stuck.types import VerdictKind
+from recovery.domain.time_units import DAY, HOUR
 from recovery.models import ExecutionCopy, LostExecution
-from recovery.reads.n8n import losses
-from recovery.scanners.execution_copies import ExecutionCopyWatch
+from recovery.n8n import copy_store as copies
+from recovery.n8n import lost_executions
+from recovery.scanners.n8n.execution_copies import ExecutionCopyWatch
+from recovery.stores import registry
 from tests.n8n_mending import KEPT, OVERWRITTEN, Mending, mending
 from tests.n8n_yard import Run, Yard
 from tests.stores import Store
@@ -51,11 +51,11 @@ def reader(postgresql: Postgresql) -> Iterator[str]:
     postgresql.run("DROP ROLE reader")
 
 
-def look(here: Mending, *, later: int = 0) -> list[Loss]:
+def look(here: Mending, *, later: int = 0) -> list[LostExecutionRecord]:
     """One look, as if `later` ms had passed; the history after it."""
     snapshot = here.watch.snapshot
     ExecutionCopyWatch(registry.registry(), lambda: snapshot).run(shared_clock.now() + later)
-    return losses.newest()
+    return lost_executions.newest()
 
 
 def lost(here: Mending, data: str = KEPT) -> Run:
@@ -86,9 +86,13 @@ def test_what_is_at_risk_is_copied_and_cannot_be_read_in_the_database(begin: Cal
     here = begin()
     run = lost(here, KEPT.replace('"node"', '"name of a customer"'))
     (loss,) = look(here)
-    assert (loss.execution, loss.outcome, loss.verdict) == (run.execution, LossOutcome.AT_RISK, Kind.ABANDONED)
+    assert (loss.execution, loss.outcome, loss.verdict) == (
+        run.execution,
+        LostExecutionOutcome.AT_RISK,
+        VerdictKind.ABANDONED,
+    )
     assert (loss.title, loss.is_proven, loss.has_copy, loss.copy_trouble) == ("Invoices", True, True, "")
-    assert "name of a customer" in (copies.opened(loss) or "")
+    assert "name of a customer" in (copies.load_copy(loss) or "")
     assert b"customer" not in bytes(ExecutionCopy.objects.get().data)
 
 
@@ -107,7 +111,7 @@ def test_it_is_copied_once(begin: Callable[..., Mending]) -> None:
     here.keeps(run.execution, OVERWRITTEN)
     (second,) = look(here)
     assert second == first
-    assert copies.opened(second) == KEPT
+    assert copies.load_copy(second) == KEPT
 
 
 @pytest.mark.parametrize("status", ["success", "canceled", "waiting"])
@@ -126,9 +130,9 @@ def test_what_n8n_has_overwritten_was_lost_and_its_copy_stays(begin: Callable[..
     look(here)
     overwritten(here, run)
     (loss,) = look(here)
-    assert (loss.outcome, loss.has_copy) == (LossOutcome.LOST, True)
+    assert (loss.outcome, loss.has_copy) == (LostExecutionOutcome.LOST, True)
     assert loss.ended_at is not None
-    assert copies.opened(loss) == KEPT
+    assert copies.load_copy(loss) == KEPT
 
 
 def test_an_error_that_leaves_something_to_retry_is_no_loss(begin: Callable[..., Mending]) -> None:
@@ -158,7 +162,7 @@ def watch(begin: Callable[..., Mending]) -> tuple[Mending, ExecutionCopyWatch]:
     here.watch.look()
     watch = ExecutionCopyWatch(registry.registry(), lambda: here.watch.snapshot)
     watch.run(shared_clock.now())
-    assert losses.newest() == []
+    assert lost_executions.newest() == []
     here.client.delete("bull:jobs:active", f"bull:jobs:{run.job}")
     return here, watch
 
@@ -167,8 +171,8 @@ def test_one_that_a_stalled_check_took_between_two_looks_is_copied_and_not_prove
     watch: tuple[Mending, ExecutionCopyWatch],
 ) -> None:
     watch[1].run(shared_clock.now())
-    (loss,) = losses.newest()
-    assert (loss.outcome, loss.has_copy, loss.is_proven) == (LossOutcome.AT_RISK, True, False)
+    (loss,) = lost_executions.newest()
+    assert (loss.outcome, loss.has_copy, loss.is_proven) == (LostExecutionOutcome.AT_RISK, True, False)
 
 
 def test_one_that_its_worker_has_ended_between_two_looks_is_no_news(
@@ -177,7 +181,7 @@ def test_one_that_its_worker_has_ended_between_two_looks_is_no_news(
     here, one = watch
     here.yard.update("1", status="success", finished=True)
     one.run(shared_clock.now())
-    assert losses.newest() == []
+    assert lost_executions.newest() == []
 
 
 def test_one_that_n8n_deleted_was_lost_for_good(begin: Callable[..., Mending]) -> None:
@@ -187,7 +191,7 @@ def test_one_that_n8n_deleted_was_lost_for_good(begin: Callable[..., Mending]) -
     here.yard.delete(run.execution)
     (loss,) = look(here)
     assert (loss.outcome, loss.has_copy, loss.copy_trouble) == (
-        LossOutcome.LOST,
+        LostExecutionOutcome.LOST,
         False,
         "n8n has deleted the execution.",
     )
@@ -199,7 +203,7 @@ def test_while_its_job_is_gone_and_n8n_waits_it_stays_at_risk(begin: Callable[..
     look(here)
     here.client.delete("bull:jobs:active", f"bull:jobs:{run.job}")
     (loss,) = look(here)
-    assert (loss.outcome, loss.has_copy) == (LossOutcome.AT_RISK, True)
+    assert (loss.outcome, loss.has_copy) == (LostExecutionOutcome.AT_RISK, True)
     assert loss.unheld_at is not None
 
 
@@ -221,7 +225,7 @@ def test_a_job_whose_lock_was_only_late_and_is_gone_proves_nothing(begin: Callab
     LostExecution.objects.update(verdict="late", proven_at=None)
     here.client.delete("bull:jobs:active", f"bull:jobs:{run.job}")
     (loss,) = look(here, later=60_000)
-    assert (loss.is_proven, loss.outcome) == (False, LossOutcome.AT_RISK)
+    assert (loss.is_proven, loss.outcome) == (False, LostExecutionOutcome.AT_RISK)
 
 
 def test_one_whose_lock_is_renewed_again_is_not_listed_and_keeps_its_copy(begin: Callable[..., Mending]) -> None:
@@ -237,7 +241,7 @@ def test_one_whose_lock_is_renewed_again_is_not_listed_and_keeps_its_copy(begin:
     here.client.delete(f"bull:jobs:{run.job}:lock")
     here.proven(run)
     (loss,) = look(here)
-    assert (loss.outcome, loss.is_proven, loss.has_copy) == (LossOutcome.AT_RISK, True, True)
+    assert (loss.outcome, loss.is_proven, loss.has_copy) == (LostExecutionOutcome.AT_RISK, True, True)
 
 
 def test_one_that_was_retried_in_n8n_is_told_so(begin: Callable[..., Mending]) -> None:
@@ -249,7 +253,7 @@ def test_one_that_was_retried_in_n8n_is_told_so(begin: Callable[..., Mending]) -
     again = here.yard.execution("running", mode="retry")
     here.yard.update(again, retryOf=run.execution)
     (loss,) = look(here)
-    assert (loss.outcome, loss.retried_as, loss.has_copy) == (LossOutcome.RETRIED, again, False)
+    assert (loss.outcome, loss.retried_as, loss.has_copy) == (LostExecutionOutcome.RETRIED, again, False)
 
 
 def test_one_that_is_too_large_has_no_copy_and_says_why(begin: Callable[..., Mending]) -> None:
@@ -321,9 +325,9 @@ def test_a_copy_in_the_row_of_another_execution_is_not_used(begin: Callable[...,
     lost(here)
     (loss,) = look(here)
     LostExecution.objects.update(execution="4711")
-    (moved,) = losses.newest()
+    (moved,) = lost_executions.newest()
     assert moved.number == loss.number
-    assert copies.opened(moved) is None
+    assert copies.load_copy(moved) is None
 
 
 def test_one_claim_at_a_time(begin: Callable[..., Mending]) -> None:

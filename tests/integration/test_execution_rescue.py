@@ -7,15 +7,15 @@ from collections.abc import Callable
 import pytest
 
 from recovery import shared_clock
-from recovery.connections import registry
-from recovery.domain.ages import MINUTE
-from recovery.domain.mandate import Mandate, always, nobody
-from recovery.domain.n8n.losses import LossOutcome
+from recovery.domain.n8n.lost_executions import LostExecutionOutcome
+from recovery.domain.scheduler.leader_token import LeaderToken, always_leader, no_rival
+from recovery.domain.time_units import MINUTE
 from recovery.models import AuditEntry, LostExecution
-from recovery.reads.n8n import losses
-from recovery.reads.shared import windows
-from recovery.scanners.execution_copies import ExecutionCopyWatch
-from recovery.scanners.execution_rescue import ATTEMPTS, ExecutionRescue
+from recovery.n8n import lost_executions
+from recovery.scanners.n8n.execution_copies import ExecutionCopyWatch
+from recovery.scanners.n8n.execution_rescue import ATTEMPTS, ExecutionRescue
+from recovery.stores import registry
+from recovery.stores.state.shared_read import windows
 from tests.n8n_api import PublicApi
 from tests.n8n_mending import KEPT, OVERWRITTEN, Mending
 from tests.n8n_yard import Run
@@ -48,9 +48,9 @@ def look(here: Mending) -> None:
     ExecutionCopyWatch(registry.registry(), lambda: snapshot).run(shared_clock.now())
 
 
-def leader(holds: Callable[[], bool] = always, rival: Callable[[str], str] = nobody) -> ExecutionRescue:
+def leader(holds: Callable[[], bool] = always_leader, rival: Callable[[str], str] = no_rival) -> ExecutionRescue:
     windows.forget()
-    return ExecutionRescue(registry.registry(), Mandate(7, holds, rival=rival))
+    return ExecutionRescue(registry.registry(), LeaderToken(7, holds, rival=rival))
 
 
 def now() -> int:
@@ -62,7 +62,7 @@ def test_it_runs_again_once_and_the_audit_names_the_scanner_and_the_note(api: Pu
     rescue.run(now())
     rescue.run(now() + MINUTE)
     assert (len(api.made), api.read) == (1, [KEPT])
-    assert losses.newest()[0].outcome is LossOutcome.RESCUED
+    assert lost_executions.newest()[0].outcome is LostExecutionOutcome.RESCUED
     entry = AuditEntry.objects.filter(phase="intent").get()
     assert (entry.actor_kind, entry.actor, entry.act) == ("scanner", "execution-rescue", "rescue")
     assert "every step asks once" in entry.reason
@@ -75,7 +75,7 @@ def test_what_n8n_was_faster_with_is_restored_from_the_copy(here: Mending, api: 
     look(here)
     leader().run(now())
     assert api.read == [KEPT]
-    assert losses.newest()[0].outcome is LossOutcome.RETRIED
+    assert lost_executions.newest()[0].outcome is LostExecutionOutcome.RETRIED
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from recovery.backends import reader
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.jobs import Relative
-from recovery.domain.refs import JobRef, QueueRef
+from recovery.backends.registry import reader
+from recovery.domain.identifiers import JobRef, QueueRef
+from recovery.domain.jobs import JobRelative
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
 from tests.pipe import Pipe
 from tests.stores import Store
 
 REF = QueueRef("main", "bull:q")
-OURS = reader(Flavour(Library.BULLMQ, 5))
+OURS = reader(LibraryVersion(QueueLibrary.BULLMQ, 5))
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def pipe(valkey: Store) -> Iterator[Pipe]:
     opened.close()
 
 
-def child(keys: redis.Redis, pipe: Pipe, key: str) -> Relative:
+def child(keys: redis.Redis, pipe: Pipe, key: str) -> JobRelative:
     keys.sadd("bull:q:7:dependencies", key)
     (only,) = OURS.family(pipe, REF, "7").children
     return only

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from recovery.actions import bulk, runner
-from recovery.domain.acting import AFFECTED_LISTED, Act, Actor, JobResult, Outcome
+from recovery.actions import runner
+from recovery.actions.bulk import bulk_runs
+from recovery.domain.actions.types import AFFECTED_LISTED, Action, Actor, JobResult, Outcome
 from recovery.models import AuditEntry
-from recovery.reads import audit as book
+from recovery.reads.audit import queries as book
 from tests.acting import ADMIN, BASE, OPERATOR, Bench
 from tests.families import child_of, job
 
@@ -33,7 +34,7 @@ def parent(bench: Bench) -> str:
 
 
 def remove(bench: Bench, *ids: str, actor: Actor = ADMIN, **options: Any) -> JobResult:
-    (result,) = runner.perform(bench.order(Act.REMOVE, *ids, actor=actor, **options))
+    (result,) = runner.perform(bench.order(Action.REMOVE, *ids, actor=actor, **options))
     return result
 
 
@@ -98,7 +99,7 @@ def test_of_very_many_the_first_are_listed_and_all_are_counted(bench: Bench) -> 
 
 
 def test_a_preview_says_what_would_happen_to_others(bench: Bench, parent: str) -> None:
-    preview = runner.preview(bench.order(Act.REMOVE, "p", children=True))
+    preview = runner.preview(bench.order(Action.REMOVE, "p", children=True))
     (judgement,) = preview.judgements
     assert judgement.is_allowed
     assert len(judgement.effects.affected) == 3
@@ -136,8 +137,8 @@ def test_planted_children_are_neither_told_nor_touched(bench: Bench) -> None:
 
 
 def test_a_bulk_run_takes_children_along_when_that_is_said(bench: Bench, hands: Any, parent: str) -> None:
-    order = bench.order(Act.REMOVE, "p", children=True)
-    run = bulk.order(order)
+    order = bench.order(Action.REMOVE, "p", children=True)
+    run = bulk_runs.order(order)
     hands.run(0)
     run.refresh_from_db()
     assert (run.status, run.done) == ("ended", 1)

@@ -9,22 +9,24 @@ from typing import Any
 
 import pytest
 
-from recovery.actions import audit, bulk, runner
-from recovery.actions.bulk import Runner
-from recovery.actions.claims import Claim, Lost
+from recovery.actions import runner
+from recovery.actions.audit import audit_log
+from recovery.actions.bulk import bulk_runs
+from recovery.actions.bulk.bulk_runs import BulkRunner
+from recovery.actions.bulk.run_lock import BulkRunLock, BulkRunTaken
 from recovery.backends.base import MOVE_CHUNK
-from recovery.backends.bullmq import calls
-from recovery.backends.bullmq.moves import SCRIPT_JOBS
-from recovery.backends.bullmq.write import BullMQOperator
-from recovery.backends.shared import fence
-from recovery.connections.registry import registry
-from recovery.domain.acting import Act, Done, Outcome
-from recovery.domain.jobs import State
-from recovery.domain.mandate import Mandate, always
+from recovery.backends.bullmq import scripts
+from recovery.backends.bullmq.operator import BullMQOperator
+from recovery.backends.bullmq.retry_promote import SCRIPT_JOBS
+from recovery.backends.redis_common import fencing
+from recovery.domain.actions.types import Action, Outcome, ScriptOutcome
+from recovery.domain.jobs import JobState
+from recovery.domain.scheduler.leader_token import LeaderToken, always_leader
 from recovery.errors import Fenced
 from recovery.models import AuditEntry, BulkItem, BulkRun
-from recovery.reads import audit as book
-from recovery.reads import bulk as progress_of
+from recovery.reads.audit import queries as book
+from recovery.reads.bulk import queries as progress_of
+from recovery.stores.registry import registry
 from tests.acting import Bench, all_of, finish
 from tests.fences import hold
 from tests.watching import now_ms
@@ -40,19 +42,19 @@ def _lead(bench: Bench, epoch: int = NEW) -> None:
 
 
 @pytest.fixture
-def later(bench: Bench) -> Iterator[Runner]:
+def later(bench: Bench) -> Iterator[BulkRunner]:
     """Of the scheduler that leads now."""
     yield from _hands(NEW)
 
 
 @pytest.fixture
-def former(bench: Bench) -> Iterator[Runner]:
+def former(bench: Bench) -> Iterator[BulkRunner]:
     """Of the one that led, and does not know that it is over."""
     yield from _hands(OLD)
 
 
-def _hands(epoch: int) -> Iterator[Runner]:
-    hands = Runner(registry(), Mandate(epoch, always))
+def _hands(epoch: int) -> Iterator[BulkRunner]:
+    hands = BulkRunner(registry(), LeaderToken(epoch, always_leader))
     yield hands
     hands.close()
 
@@ -64,7 +66,7 @@ def at_script(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], No
     def set_trap(number: int, happens: Callable[[], None]) -> None:
         real, count = BullMQOperator.on_jobs, [0]
 
-        def on_jobs(self: BullMQOperator, *arguments: Any) -> Sequence[Done]:
+        def on_jobs(self: BullMQOperator, *arguments: Any) -> Sequence[ScriptOutcome]:
             count[0] += 1
             if count[0] == number:
                 happens()
@@ -83,29 +85,29 @@ def test_an_order_of_an_older_epoch_is_refused_and_the_audit_says_why(bench: Ben
     _lead(bench)
     before = bench.dump()
     with pytest.raises(Fenced) as told:
-        runner.perform(replace(bench.order(Act.RETRY, "1", "2"), epoch=OLD))
+        runner.perform(replace(bench.order(Action.RETRY, "1", "2"), epoch=OLD))
     assert bench.dump() == before
     assert (told.value.met, str(told.value)) == (NEW, LEADS)
     assert [(one.outcome, one.why) for one in told.value.results] == [(Outcome.REFUSED, LEADS)] * 2
     intent = AuditEntry.objects.get(phase="intent")
-    assert book.plain(intent.number).body["epoch"] == OLD
+    assert book.load_entry(intent.number).body["epoch"] == OLD
     detail = book.entry(intent.number)
     assert (detail.line.tally, LEADS in AuditEntry.objects.get(phase="outcome").body) == ({"refused": 2}, True)
 
 
 def test_an_order_of_the_one_that_leads_is_done_under_its_epoch(bench: Bench) -> None:
     bench.failed("1")
-    (result,) = runner.perform(replace(bench.order(Act.RETRY, "1"), epoch=NEW))
+    (result,) = runner.perform(replace(bench.order(Action.RETRY, "1"), epoch=NEW))
     assert result.outcome is Outcome.DONE
-    assert bench.client.get(fence.epoch_key_of(bench.base)) == b"%d" % NEW
+    assert bench.client.get(fencing.epoch_key_of(bench.base)) == b"%d" % NEW
 
 
 def test_the_order_of_a_person_leaves_no_key(bench: Bench) -> None:
     bench.failed("1")
     _lead(bench)
-    (result,) = runner.perform(bench.order(Act.RETRY, "1"))
+    (result,) = runner.perform(bench.order(Action.RETRY, "1"))
     assert result.outcome is Outcome.DONE
-    assert book.plain(AuditEntry.objects.get(phase="intent").number).body.get("epoch") is None
+    assert book.load_entry(AuditEntry.objects.get(phase="intent").number).body.get("epoch") is None
 
 
 def test_of_an_order_that_is_overtaken_each_job_has_its_result(
@@ -115,23 +117,23 @@ def test_of_an_order_that_is_overtaken_each_job_has_its_result(
     bench.orphan(*ids)
     at_script(2, lambda: _lead(bench))
     with pytest.raises(Fenced) as told:
-        runner.perform(replace(bench.order(Act.REQUEUE, *ids), epoch=OLD))
+        runner.perform(replace(bench.order(Action.REQUEUE, *ids), epoch=OLD))
     results = told.value.results
     done = [one.job for one in results if one.outcome is Outcome.DONE]
     assert [one.job for one in results] == ids
     assert done == ids[:MOVE_CHUNK]
-    assert sorted(bench.ids(State.WAITING)) == sorted(done)
+    assert sorted(bench.ids(JobState.WAITING)) == sorted(done)
     assert AuditEntry.objects.filter(phase="outcome").count() == 2
 
 
-@pytest.mark.parametrize("act", [Act.PAUSE, Act.CLEAN, Act.DRAIN])
-def test_an_act_on_the_queue_is_refused_as_well(bench: Bench, act: Act) -> None:
+@pytest.mark.parametrize("act", [Action.PAUSE, Action.CLEAN, Action.DRAIN])
+def test_an_act_on_the_queue_is_refused_as_well(bench: Bench, act: Action) -> None:
     bench.failed("1")
     bench.waiting("2")
     _lead(bench)
     before = bench.dump()
     with pytest.raises(Fenced):
-        runner.perform(replace(bench.order(act, state=State.FAILED), epoch=OLD))
+        runner.perform(replace(bench.order(act, state=JobState.FAILED), epoch=OLD))
     assert bench.dump() == before
     outcome = AuditEntry.objects.get(phase="outcome")
     (told,) = json.loads(outcome.body)["jobs"]
@@ -142,13 +144,13 @@ def test_a_clean_that_is_overtaken_keeps_what_it_took(bench: Bench, monkeypatch:
     bench.failed(*(str(number) for number in range(10)))
     _overtake_cleans(monkeypatch)
     with pytest.raises(Fenced) as told:
-        runner.perform(replace(bench.order(Act.CLEAN, state=State.FAILED), epoch=OLD))
+        runner.perform(replace(bench.order(Action.CLEAN, state=JobState.FAILED), epoch=OLD))
     (result,) = told.value.results
     assert (result.outcome, result.can_restore) == (Outcome.DONE, True)
     assert "4 removed" in result.why
     assert LEADS in result.why
-    runner.restore(result.audit or 0, bench.order(Act.RESTORE).actor, "too much")
-    assert len(bench.ids(State.FAILED)) == 10
+    runner.restore(result.audit or 0, bench.order(Action.RESTORE).actor, "too much")
+    assert len(bench.ids(JobState.FAILED)) == 10
 
 
 def _overtake_cleans(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,10 +169,10 @@ def _overtake_cleans(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_run_of_one_that_leads_no_more_is_left_to_the_one_that_does(
-    bench: Bench, former: Runner, later: Runner
+    bench: Bench, former: BulkRunner, later: BulkRunner
 ) -> None:
     bench.failed("1", "2")
-    run = all_of(bench, Act.RETRY)
+    run = all_of(bench, Action.RETRY)
     _lead(bench)
     former.run(0)
     found = progress_of.progress(run.pk, now_ms())
@@ -180,11 +182,11 @@ def test_a_run_of_one_that_leads_no_more_is_left_to_the_one_that_does(
     assert (found.status, found.done, found.trouble) == ("ended", 2, "")
 
 
-@pytest.mark.parametrize("act", [Act.CLEAN, Act.DRAIN])
-def test_so_is_a_clean_or_a_drain(act: Act, bench: Bench, former: Runner, later: Runner) -> None:
+@pytest.mark.parametrize("act", [Action.CLEAN, Action.DRAIN])
+def test_so_is_a_clean_or_a_drain(act: Action, bench: Bench, former: BulkRunner, later: BulkRunner) -> None:
     bench.failed("1")
     bench.waiting("2")
-    run = bulk.order(bench.order(act, state=State.FAILED))
+    run = bulk_runs.order(bench.order(act, state=JobState.FAILED))
     _lead(bench)
     before = bench.dump()
     former.run(0)
@@ -194,25 +196,25 @@ def test_so_is_a_clean_or_a_drain(act: Act, bench: Bench, former: Runner, later:
 
 
 def test_a_clean_of_so_many_takes_no_more_when_it_is_overtaken(
-    bench: Bench, former: Runner, later: Runner, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, former: BulkRunner, later: BulkRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.failed(*(str(number) for number in range(10)))
-    run = bulk.order(bench.order(Act.CLEAN, state=State.FAILED, limit=6))
+    run = bulk_runs.order(bench.order(Action.CLEAN, state=JobState.FAILED, limit=6))
     _overtake_cleans(monkeypatch)
     former.run(0)
-    assert (progress_of.progress(run.pk, now_ms()).done, len(bench.ids(State.FAILED))) == (4, 6)
+    assert (progress_of.progress(run.pk, now_ms()).done, len(bench.ids(JobState.FAILED))) == (4, 6)
     found = finish(later, run)
-    assert (found.status, found.done, len(bench.ids(State.FAILED))) == ("ended", 6, 4)
+    assert (found.status, found.done, len(bench.ids(JobState.FAILED))) == ("ended", 6, 4)
 
 
 def test_a_chunk_that_is_refused_half_way_is_settled_by_the_one_that_leads(
-    bench: Bench, former: Runner, later: Runner, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, former: BulkRunner, later: BulkRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was done before is done, and is no riddle: the audit knows it."""
     ids = [str(number) for number in range(120)]
     bench.failed(*ids)
-    run = all_of(bench, Act.RETRY)
-    real = calls.each
+    run = all_of(bench, Action.RETRY)
+    real = scripts.run_each
 
     def overtaken(target: Any, name: str, runs: Sequence[Any]) -> list[Any]:
         """Behind the first of its scripts."""
@@ -220,62 +222,62 @@ def test_a_chunk_that_is_refused_half_way_is_settled_by_the_one_that_leads(
         _lead(bench)
         return [*first, *real(target, name, runs[1:])]
 
-    monkeypatch.setattr(calls, "each", overtaken)
+    monkeypatch.setattr(scripts, "run_each", overtaken)
     former.run(0)
-    assert len(bench.ids(State.WAITING)) == SCRIPT_JOBS
+    assert len(bench.ids(JobState.WAITING)) == SCRIPT_JOBS
     assert BulkItem.objects.filter(run=run).exclude(outcome="").count() == 0
     found = finish(later, run)
     assert (found.status, found.done, found.unknown, found.refused) == ("ended", 120, 0, 0)
-    assert sorted(bench.ids(State.WAITING), key=int) == ids
+    assert sorted(bench.ids(JobState.WAITING), key=int) == ids
 
 
 def test_one_that_was_stopped_behind_its_script_settles_nothing_twice(
-    bench: Bench, former: Runner, later: Runner, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, former: BulkRunner, later: BulkRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one finds its chunk done, and ends the run, before this one writes down what it did."""
     bench.failed(*(str(number) for number in range(30)))
-    run = all_of(bench, Act.RETRY)
-    real = audit.write_outcome
+    run = all_of(bench, Action.RETRY)
+    real = audit_log.write_outcome
 
     def stopped(*arguments: Any, **named: Any) -> int:
-        monkeypatch.setattr(audit, "write_outcome", real)
+        monkeypatch.setattr(audit_log, "write_outcome", real)
         finish(later, run)
         return real(*arguments, **named)
 
-    monkeypatch.setattr(audit, "write_outcome", stopped)
+    monkeypatch.setattr(audit_log, "write_outcome", stopped)
     former.run(0)
     found = progress_of.progress(run.pk, now_ms())
     assert (found.status, found.settled, found.done + found.unknown) == ("ended", 30, 30)
-    assert len(set(bench.ids(State.WAITING))) == len(bench.ids(State.WAITING)) == 30
+    assert len(set(bench.ids(JobState.WAITING))) == len(bench.ids(JobState.WAITING)) == 30
 
 
 def test_one_that_lost_its_claim_before_the_script_does_not_send_it(
-    bench: Bench, former: Runner, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, former: BulkRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.failed("1")
-    run = all_of(bench, Act.RETRY)
-    real = audit.write_intent
+    run = all_of(bench, Action.RETRY)
+    real = audit_log.write_intent
 
     def stopped(*arguments: Any, **named: Any) -> int:
-        taken = Claim.take(run.pk, now_ms())
+        taken = BulkRunLock.take(run.pk, now_ms())
         assert taken is not None
         return real(*arguments, **named)
 
-    monkeypatch.setattr(audit, "write_intent", stopped)
+    monkeypatch.setattr(audit_log, "write_intent", stopped)
     former.run(0)
-    assert bench.ids(State.FAILED) == ["1"]
+    assert bench.ids(JobState.FAILED) == ["1"]
     assert AuditEntry.objects.exclude(phase="note").count() == 0, "its intent is taken back"
     assert BulkItem.objects.count() == 0
 
 
 def test_a_claim_that_is_lost_settles_nothing(bench: Bench) -> None:
     bench.failed("1")
-    run = all_of(bench, Act.RETRY)
-    one = Claim.take(run.pk, now_ms())
+    run = all_of(bench, Action.RETRY)
+    one = BulkRunLock.take(run.pk, now_ms())
     assert one is not None
     one.insist()
-    other = Claim.take(run.pk, now_ms())
+    other = BulkRunLock.take(run.pk, now_ms())
     assert other is not None
-    with pytest.raises(Lost):
+    with pytest.raises(BulkRunTaken):
         one.insist(done=7)
     assert BulkRun.objects.get().done == 0

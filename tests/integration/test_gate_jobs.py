@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from recovery.reads import gates
+from recovery.gate import queries as gate_queries
 from tests.processes import end, spawn
 from tests.stores import Store
 from tests.waiting import until
@@ -29,7 +29,7 @@ SERVER = "worker-1"
 SECONDS = 120.0
 CORES = 0.02  # of the quota: a job takes some ten times as much, so it is seen to use it up however busy the machine is
 TOGETHER = 3  # exit status of a job that met another one
-LIMITS = {"dashboard.live.mirror.POLL_SECONDS": 0.2}
+LIMITS = {"dashboard.live.state_cache.POLL_SECONDS": 0.2}
 
 # Asks as docs/gate.md says, then works until it is told that it is enough. It fails when it is not alone.
 JOB = """
@@ -194,8 +194,8 @@ def test_with_the_gate_the_second_starts_only_after_the_first(
 
 
 def _let_in(store: Store) -> list[str]:
-    return [one.caller for one in gates.decisions(store.client, SERVER, 0) if one.ready]
+    return [one.caller for one in gate_queries.decisions(store.client, SERVER, 0) if one.ready]
 
 
 def _reasons(store: Store, caller: str) -> set[str]:
-    return {one.reason for one in gates.decisions(store.client, SERVER, 0) if one.caller == caller}
+    return {one.reason for one in gate_queries.decisions(store.client, SERVER, 0) if one.caller == caller}

@@ -16,8 +16,8 @@ from urllib.parse import urlencode, urlsplit
 import httpx
 import pytest
 
-from dashboard.tokens import MARK
-from recovery.reads import gates
+from dashboard.accounts.tokens import MARK
+from recovery.gate import queries as gate_queries
 from tests.contract.desk import desk_of
 from tests.driver import NODE_DIRECTORY, lacking, node
 from tests.fleet import Fleet
@@ -31,7 +31,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 SERVER = "worker-1"
 SECONDS = 60.0
 TOKEN = MARK + "a" * 43
-LIMITS = {"dashboard.live.mirror.POLL_SECONDS": 0.2}
+LIMITS = {"dashboard.live.state_cache.POLL_SECONDS": 0.2}
 _NODE = (
     "const [json, code] = process.argv.slice(1); const $json = JSON.parse(json); const $workflow = {name: 'nightly'};"
 )
@@ -81,7 +81,7 @@ def written(language: str) -> str:
 
 
 def refused(server: Steady, caller: str) -> bool:
-    return any(one.caller == caller and not one.ready for one in gates.decisions(server.store, server.id, 0))
+    return any(one.caller == caller and not one.ready for one in gate_queries.decisions(server.store, server.id, 0))
 
 
 def test_the_shell_line_starts_the_import_only_after_a_yes(

@@ -8,15 +8,15 @@ import pytest
 import redis
 
 from recovery.config import load
-from recovery.connections import registry as registries
-from recovery.connections import state
-from recovery.connections.registry import Registry
-from recovery.domain.gate import CALM, GateState
+from recovery.domain.gate.state_machine import CALM, GateState
+from recovery.gate import queries as reads
+from recovery.gate import transitions
+from recovery.gate.evaluator import GateEvaluator
 from recovery.models import AuditEntry, GateFlip
-from recovery.reads import gates as reads
-from recovery.scanners.gating import flips
-from recovery.scanners.gating.gates import Gates
 from recovery.scanners.prune import Pruner
+from recovery.stores import registry as registries
+from recovery.stores.registry import ConnectionRegistry
+from recovery.stores.state import state_keys
 from tests.gating import POLL, tell
 from tests.stores import Store
 from tests.watching import config_of, now_ms
@@ -30,8 +30,8 @@ SLACK = POLL // 2  # ms: how old a sample is the store says, by its real clock
 class Leader:
     """One term; `see` is a sample of each poll and a look at it."""
 
-    def __init__(self, registry: Registry, client: redis.Redis, at: int = START) -> None:
-        self.gates = Gates(registry)
+    def __init__(self, registry: ConnectionRegistry, client: redis.Redis, at: int = START) -> None:
+        self.gates = GateEvaluator(registry)
         self.client = client
         self.at = at
 
@@ -47,15 +47,15 @@ class Leader:
 
 
 @pytest.fixture
-def registry(state_store: Store, valkey: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
+def registry(state_store: Store, valkey: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ConnectionRegistry:
     config = config_of(tmp_path, state_store, {"main": valkey})
     monkeypatch.setenv("UNSTALL_CONFIG", str(tmp_path / "unstall.toml"))
     registries.reset()
-    return Registry(config)
+    return ConnectionRegistry(config)
 
 
 @pytest.fixture
-def leader(registry: Registry, state_store: Store) -> Leader:
+def leader(registry: ConnectionRegistry, state_store: Store) -> Leader:
     return Leader(registry, state_store.client)
 
 
@@ -79,7 +79,7 @@ def test_the_flip_that_held_before_a_time_comes_with_the_later_ones(leader: Lead
     assert told(since=leader.at) == ["open"]
 
 
-def test_another_leader_goes_on_and_records_nothing_twice(registry: Registry, leader: Leader) -> None:
+def test_another_leader_goes_on_and_records_nothing_twice(registry: ConnectionRegistry, leader: Leader) -> None:
     leader.see(*[20.0] * CALM, 95.0)
     second = Leader(registry, leader.client, leader.at)
     second.see(30.0, 30.0)
@@ -89,7 +89,7 @@ def test_another_leader_goes_on_and_records_nothing_twice(registry: Registry, le
 
 
 def test_what_a_leader_that_died_had_not_recorded_is_recorded_by_the_next(
-    registry: Registry, leader: Leader, monkeypatch: pytest.MonkeyPatch
+    registry: ConnectionRegistry, leader: Leader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leader.see(*[20.0] * CALM)
     with monkeypatch.context() as patch:
@@ -103,7 +103,7 @@ def test_what_a_leader_that_died_had_not_recorded_is_recorded_by_the_next(
 def test_a_server_that_falls_silent_is_unknown_and_then_forgotten(leader: Leader) -> None:
     leader.see(*[20.0] * CALM)
     leader.see(20.0, server="eu-2")
-    leader.client.delete(state.server_metrics("eu-1"))
+    leader.client.delete(state_keys.server_metrics("eu-1"))
     leader.look()
     assert told() == ["open", "unknown"]
     assert list(reads.fetch(leader.client)) == ["eu-2"]
@@ -113,9 +113,9 @@ def test_a_server_that_falls_silent_is_unknown_and_then_forgotten(leader: Leader
     assert reads.fetch(leader.client)["eu-1"].state is GateState.UNKNOWN
 
 
-def test_who_no_longer_leads_stores_and_records_nothing(registry: Registry, state_store: Store) -> None:
+def test_who_no_longer_leads_stores_and_records_nothing(registry: ConnectionRegistry, state_store: Store) -> None:
     deposed = Leader(registry, state_store.client)
-    deposed.gates = Gates(registry, lambda: False)
+    deposed.gates = GateEvaluator(registry, lambda: False)
     deposed.see(*[20.0] * CALM)
     assert not reads.fetch(state_store.client)
     assert not GateFlip.objects.exists()
@@ -130,20 +130,22 @@ def test_a_name_of_any_bytes_has_a_gate_too(leader: Leader) -> None:
 def test_thresholds_of_its_own(state_store: Store, tmp_path: Path) -> None:
     (tmp_path / "unstall.toml").write_text('[[servers]]\nid = "eu-2"\nclose_at = 60\nopen_at = 40\n')
     config = load({"UNSTALL_STATE_URL": state_store.url}, directory=tmp_path)
-    leader = Leader(Registry(config), state_store.client)
+    leader = Leader(ConnectionRegistry(config), state_store.client)
     for server, state_then in (("eu-1", GateState.OPEN), ("eu-2", GateState.CLOSED)):
         leader.see(*[20.0] * CALM, 65.0, server=server)
         assert reads.fetch(leader.client)[server].state is state_then
 
 
-def test_flips_of_the_last_ninety_days_are_kept_and_how_a_gate_stands(registry: Registry, state_store: Store) -> None:
+def test_flips_of_the_last_ninety_days_are_kept_and_how_a_gate_stands(
+    registry: ConnectionRegistry, state_store: Store
+) -> None:
     now = now_ms()
     ages = {"eu-1": ("open", "closed"), "gone": ("open", "unknown")}
     for server, states in ages.items():
         for number, turned in enumerate(states, 1):
-            at = now - flips.FLIPS_FOR - 60_000 + number
+            at = now - transitions.FLIPS_FOR - 60_000 + number
             GateFlip.objects.create(server=server, at=at, state=turned, why="")
-    young = GateFlip.objects.create(server="gone", at=now - flips.FLIPS_FOR + 60_000, state="open", why="")
+    young = GateFlip.objects.create(server="gone", at=now - transitions.FLIPS_FOR + 60_000, state="open", why="")
     Pruner(registry).run(now)
     kept = GateFlip.objects.order_by("pk")
     assert [(row.server, row.state) for row in kept] == [("eu-1", "closed"), ("gone", "open")]
@@ -159,6 +161,6 @@ def test_what_a_monitor_writes_beyond_all_measure_costs_the_others_no_gate(
     """The hash of all gates is read only as long as none of its values is long."""
     leader.see(*[20.0] * CALM)
     tell(state_store.client, "eu-2", 20.0, leader.at)
-    state_store.client.hset(state.server_metrics("eu-2"), field, value)
+    state_store.client.hset(state_keys.server_metrics("eu-2"), field, value)
     leader.see(20.0)
     assert set(reads.fetch(state_store.client)) == {"eu-1"}

@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 from django.db import OperationalError
 
-from recovery.actions import hooks, runner
-from recovery.connections import registry
-from recovery.domain.acting import Act, Done, Outcome
-from recovery.domain.verdicts import Kind
+from recovery.actions import runner
+from recovery.domain.actions.types import Action, Outcome, ScriptOutcome
+from recovery.domain.stuck.types import VerdictKind
+from recovery.hooks import dispatcher as scanner
+from recovery.hooks import outbox
+from recovery.hooks.dispatcher import AGAIN, GIVE_UP, HookDispatcher
 from recovery.models import HookCall, Incident
-from recovery.reads import lists
-from recovery.scanners.following import hooks as scanner
-from recovery.scanners.following.hooks import AGAIN, GIVE_UP, Hooks
-from recovery.scanners.watching.orphan_watch import OrphanWatch
+from recovery.reads.queues import job_lists
+from recovery.scanners.orphan_watch.scanner import OrphanWatch
+from recovery.stores import registry
 from tests import application
 from tests.acting import Bench, set_up
 from tests.stores import Store
@@ -51,17 +52,17 @@ def listen(directory: Path, function: str, *, on: str = '["lost", "recovered"]',
     registry.reset()
 
 
-def made() -> Hooks:
-    return Hooks(registry.registry())
+def made() -> HookDispatcher:
+    return HookDispatcher(registry.registry())
 
 
-def call(calls: Hooks) -> int:
+def call(calls: HookDispatcher) -> int:
     return calls.run(now_ms())
 
 
 def test_a_requeue_is_told_with_the_jobs_data(bench: Bench) -> None:
     bench.orphan("1", data='{"import": 7}')
-    (result,) = runner.perform(bench.order(Act.REQUEUE, "1"))
+    (result,) = runner.perform(bench.order(Action.REQUEUE, "1"))
     assert result.outcome is Outcome.DONE
     assert call(made()) == 1
     (told,) = application.heard
@@ -73,23 +74,27 @@ def test_a_requeue_is_told_with_the_jobs_data(bench: Bench) -> None:
 
 def test_an_act_that_was_refused_is_told_nobody(bench: Bench) -> None:
     bench.held("1")
-    (result,) = runner.perform(bench.order(Act.REQUEUE, "1"))
+    (result,) = runner.perform(bench.order(Action.REQUEUE, "1"))
     assert result.outcome is Outcome.REFUSED
     assert not HookCall.objects.exists()
 
 
 def test_what_the_script_refused_is_told_nobody(bench: Bench) -> None:
     bench.orphan("1", "2")
-    order = bench.order(Act.REQUEUE, "1", "2")
-    heard = hooks.before(registry.registry().config, order, lists.locate(bench.ref, None), order.jobs)
-    hooks.after(heard, order, [Done("1", Outcome.REFUSED), Done("2", Outcome.DONE), Done("3", Outcome.UNKNOWN)])
+    order = bench.order(Action.REQUEUE, "1", "2")
+    heard = outbox.prepare_calls(registry.registry().config, order, job_lists.locate(bench.ref, None), order.jobs)
+    outbox.enqueue_calls(
+        heard,
+        order,
+        [ScriptOutcome("1", Outcome.REFUSED), ScriptOutcome("2", Outcome.DONE), ScriptOutcome("3", Outcome.UNKNOWN)],
+    )
     assert list(HookCall.objects.values_list("job", flat=True)) == ["2"]
 
 
 def test_a_job_that_is_still_locked_is_not_lost_yet(bench: Bench) -> None:
     bench.held("1")
     watch = OrphanWatch(registry.registry(), bench.look)
-    assert [line.verdict.kind for line in watch.run(now_ms()).rows] == [Kind.WORKER_LOST]
+    assert [line.verdict.kind for line in watch.run(now_ms()).rows] == [VerdictKind.WORKER_LOST]
     assert Incident.objects.exists()
     assert not HookCall.objects.exists()
     bench.client.delete("bull:mail:1:lock")
@@ -99,13 +104,13 @@ def test_a_job_that_is_still_locked_is_not_lost_yet(bench: Bench) -> None:
 
 def test_a_retry_is_no_recovery(bench: Bench) -> None:
     bench.failed("1")
-    runner.perform(bench.order(Act.RETRY, "1"))
+    runner.perform(bench.order(Action.RETRY, "1"))
     assert not HookCall.objects.exists()
 
 
 def test_a_lock_that_is_released_is_a_job_that_is_lost(bench: Bench) -> None:
     bench.held("1", ttl=None)
-    (result,) = runner.perform(bench.order(Act.RELEASE, "1"))
+    (result,) = runner.perform(bench.order(Action.RELEASE, "1"))
     assert result.outcome is Outcome.DONE
     call(made())
     assert [(told.event, told.act, told.state) for told in application.heard] == [("lost", "release", "active")]
@@ -113,7 +118,7 @@ def test_a_lock_that_is_released_is_a_job_that_is_lost(bench: Bench) -> None:
 
 def test_released_and_requeued_in_one_step_is_recovered(bench: Bench) -> None:
     bench.held("1", ttl=None)
-    runner.perform(bench.order(Act.RELEASE, "1", requeue=True))
+    runner.perform(bench.order(Action.RELEASE, "1", requeue=True))
     call(made())
     assert [(told.event, told.state) for told in application.heard] == [("recovered", "waiting")]
 
@@ -138,7 +143,7 @@ def test_an_act_is_told_once_though_it_closes_the_incident_too(bench: Bench) -> 
     bench.orphan("1")
     watch = OrphanWatch(registry.registry(), bench.look)
     watch.run(now_ms())
-    runner.perform(bench.order(Act.REQUEUE, "1"))
+    runner.perform(bench.order(Action.REQUEUE, "1"))
     watch.run(now_ms())
     watch.run(now_ms())
     call(made())
@@ -155,7 +160,7 @@ def test_a_hook_that_listens_to_one_event_hears_no_other(bench: Bench, tmp_path:
 def test_another_queue_is_another_hooks_business(bench: Bench, tmp_path: Path) -> None:
     listen(tmp_path, "hear", queue="main/bull:other")
     bench.orphan("1")
-    runner.perform(bench.order(Act.REQUEUE, "1"))
+    runner.perform(bench.order(Action.REQUEUE, "1"))
     assert not HookCall.objects.exists()
 
 
@@ -164,7 +169,7 @@ def test_a_function_that_raises_is_tried_again_later_and_its_trouble_holds_no_se
 ) -> None:
     listen(tmp_path, "refuse")
     bench.orphan("1")
-    runner.perform(bench.order(Act.REQUEUE, "1"))
+    runner.perform(bench.order(Action.REQUEUE, "1"))
     calls, now = made(), now_ms()
     assert calls.run(now) == 0
     held = HookCall.objects.get()
@@ -187,7 +192,7 @@ def test_a_function_that_cannot_be_called_or_ends_the_process_breaks_nothing(
 ) -> None:
     listen(tmp_path, function)
     bench.orphan("1")
-    runner.perform(bench.order(Act.REQUEUE, "1"))
+    runner.perform(bench.order(Action.REQUEUE, "1"))
     assert call(made()) == 0
     assert HookCall.objects.get().trouble
 
@@ -198,8 +203,8 @@ def test_a_function_that_hangs_delays_only_itself(bench: Bench, tmp_path: Path) 
         file.write('[[hooks]]\nname = "other"\nqueue = "bull:mail"\ncall = "tests.application:hear"\n')
     registry.reset()
     bench.orphan("1", "2")
-    calls = Hooks(registry.registry(), patience=0.2)
-    runner.perform(bench.order(Act.REQUEUE, "1", "2"))
+    calls = HookDispatcher(registry.registry(), patience=0.2)
+    runner.perform(bench.order(Action.REQUEUE, "1", "2"))
     call(calls)
     assert {(told.job) for told in application.heard} == {"1", "2"}
     left = list(HookCall.objects.order_by("pk").values_list("hook", "tries"))
@@ -219,8 +224,8 @@ def test_however_many_wait_for_one_that_hangs_the_others_are_called(
         file.write('[[hooks]]\nname = "other"\nqueue = "bull:mail"\ncall = "tests.application:hear"\n')
     registry.reset()
     bench.orphan("1", "2", "3", "4")
-    calls = Hooks(registry.registry(), patience=0.2)
-    runner.perform(bench.order(Act.REQUEUE, "1", "2", "3", "4"))
+    calls = HookDispatcher(registry.registry(), patience=0.2)
+    runner.perform(bench.order(Action.REQUEUE, "1", "2", "3", "4"))
     for _ in range(6):
         call(calls)
     assert list(HookCall.objects.values_list("hook", flat=True)) == ["app"] * 4
@@ -229,7 +234,7 @@ def test_however_many_wait_for_one_that_hangs_the_others_are_called(
 def test_a_call_that_failed_for_days_is_given_up(bench: Bench, tmp_path: Path) -> None:
     listen(tmp_path, "refuse")
     bench.orphan("1")
-    runner.perform(bench.order(Act.REQUEUE, "1"))
+    runner.perform(bench.order(Action.REQUEUE, "1"))
     calls, now = made(), now_ms()
     calls.run(now)
     calls.again(now + GIVE_UP + AGAIN)
@@ -238,7 +243,7 @@ def test_a_call_that_failed_for_days_is_given_up(bench: Bench, tmp_path: Path) -
 
 def test_a_hook_that_is_configured_no_more_is_forgotten(bench: Bench, tmp_path: Path) -> None:
     bench.orphan("1")
-    runner.perform(bench.order(Act.REQUEUE, "1"))
+    runner.perform(bench.order(Action.REQUEUE, "1"))
     HookCall.objects.update(hook="old")
     call(made())
     assert not HookCall.objects.exists()
@@ -246,7 +251,7 @@ def test_a_hook_that_is_configured_no_more_is_forgotten(bench: Bench, tmp_path: 
 
 def test_a_store_that_is_away_keeps_the_calls_for_later(bench: Bench, valkey: Store) -> None:
     bench.orphan("1")
-    runner.perform(bench.order(Act.REQUEUE, "1"))
+    runner.perform(bench.order(Action.REQUEUE, "1"))
     calls, now = made(), now_ms()
     valkey.stop()
     try:
@@ -262,15 +267,15 @@ def test_a_database_that_takes_no_call_costs_no_act(bench: Bench, monkeypatch: p
 
     monkeypatch.setattr(HookCall.objects, "bulk_create", fail)
     bench.orphan("1", "2")
-    (result,) = runner.perform(bench.order(Act.REQUEUE, "1"))
+    (result,) = runner.perform(bench.order(Action.REQUEUE, "1"))
     assert result.outcome is Outcome.DONE
     OrphanWatch(registry.registry(), bench.look).run(now_ms())
 
 
 def test_without_leave_nothing_is_called(bench: Bench) -> None:
     bench.orphan("1")
-    runner.perform(bench.order(Act.REQUEUE, "1"))
-    assert Hooks(registry.registry(), lambda: False).run(now_ms()) == 0
+    runner.perform(bench.order(Action.REQUEUE, "1"))
+    assert HookDispatcher(registry.registry(), lambda: False).run(now_ms()) == 0
     assert HookCall.objects.get().tries == 0
 
 
@@ -278,7 +283,7 @@ def test_five_hundred_calls_are_made_in_bounded_looks(bench: Bench) -> None:
     ids = [str(number) for number in range(500)]
     bench.orphan(*ids)
     for start in range(0, 500, 100):
-        runner.perform(bench.order(Act.REQUEUE, *ids[start : start + 100]))
+        runner.perform(bench.order(Action.REQUEUE, *ids[start : start + 100]))
     calls = made()
     until(lambda: call(calls) <= 200 and not HookCall.objects.exists(), 60)
     assert len(application.heard) == 500

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from recovery.actions import runner
-from recovery.connections import registry
-from recovery.domain.acting import Act, Outcome
+from recovery.domain.actions.types import Action, Outcome
+from recovery.hooks.dispatcher import HookDispatcher
 from recovery.models import HookCall
-from recovery.scanners.following.hooks import Hooks
-from recovery.scanners.watching.orphan_watch import OrphanWatch
+from recovery.scanners.orphan_watch.scanner import OrphanWatch
+from recovery.stores import registry
 from tests.acting import Bench
 from tests.stores import Store
 from tests.table_bench import Place, configured
@@ -71,14 +71,14 @@ def stages(place: Place) -> dict[Any, str]:
 
 
 def call() -> int:
-    return Hooks(registry.registry()).run(now_ms())
+    return HookDispatcher(registry.registry()).run(now_ms())
 
 
 def test_the_row_of_a_requeued_job_is_pending_again(bench: Bench, place: Place) -> None:
     add(place)
     add(place, 8)
     bench.orphan("1", data='{"import": {"id": 7}}')
-    runner.perform(bench.order(Act.REQUEUE, "1"))
+    runner.perform(bench.order(Action.REQUEUE, "1"))
     assert call() == 1
     assert stages(place) == {7: "pending", 8: "importing"}
 
@@ -100,7 +100,7 @@ def test_the_first_condition_that_fits_chooses_the_stage(
 ) -> None:
     add(place, file=file, kind=kind)
     bench.orphan("1", data='{"import": {"id": 7}}')
-    runner.perform(bench.order(Act.REQUEUE, "1"))
+    runner.perform(bench.order(Action.REQUEUE, "1"))
     call()
     assert stages(place) == {7: stage}
 
@@ -109,7 +109,7 @@ def test_the_first_condition_that_fits_chooses_the_stage(
 def test_a_row_in_no_active_stage_is_left_alone(bench: Bench, place: Place, stage: str) -> None:
     add(place, stage=stage, file="a.csv")
     bench.orphan("1", data='{"import": {"id": 7}}')
-    runner.perform(bench.order(Act.REQUEUE, "1"))
+    runner.perform(bench.order(Action.REQUEUE, "1"))
     assert call() == 1
     assert stages(place) == {7: stage}
 
@@ -117,7 +117,7 @@ def test_a_row_in_no_active_stage_is_left_alone(bench: Bench, place: Place, stag
 def test_the_row_of_a_job_that_runs_again_is_left_alone(bench: Bench, place: Place) -> None:
     add(place)
     bench.orphan("1", data='{"import": {"id": 7}}')
-    runner.perform(bench.order(Act.REQUEUE, "1"))
+    runner.perform(bench.order(Action.REQUEUE, "1"))
     bench.client.rpoplpush("bull:mail:wait", "bull:mail:active")
     bench.client.set("bull:mail:1:lock", "another:1", px=30_000)
     assert call() == 1
@@ -130,7 +130,7 @@ def test_a_failed_job_breaks_its_row_even_when_it_is_removed_at_once(bench: Benc
     bench.orphan("1", data='{"import": {"id": 7}}')
     bench.orphan("2", data='{"import": {"id": 8}}', opts='{"removeOnFail": true}')
     for id in ("1", "2"):
-        (result,) = runner.perform(bench.order(Act.FAIL, id, directly=True))
+        (result,) = runner.perform(bench.order(Action.FAIL, id, directly=True))
         assert result.outcome is Outcome.DONE, result.why
     assert not bench.client.exists("bull:mail:2")
     assert call() == 2
@@ -144,7 +144,7 @@ def test_a_failed_job_breaks_its_row_even_when_it_is_removed_at_once(bench: Benc
 def test_data_that_names_no_row_changes_none(bench: Bench, place: Place, data: str) -> None:
     add(place)
     bench.orphan("1", data=data)
-    runner.perform(bench.order(Act.REQUEUE, "1"))
+    runner.perform(bench.order(Action.REQUEUE, "1"))
     call()
     assert stages(place) == {7: "importing"}
 
@@ -156,7 +156,7 @@ def test_where_the_id_is_no_key_no_row_is_changed(bench: Bench, place: Place, tm
     add(place, 7, kind="x")
     add(place, 8, kind="x")
     bench.orphan("1", data='{"import": {"id": "x"}}')
-    runner.perform(bench.order(Act.REQUEUE, "1"))
+    runner.perform(bench.order(Action.REQUEUE, "1"))
     assert call() == 0
     assert "2 rows" in HookCall.objects.get().trouble
     assert stages(place) == {7: "importing", 8: "importing"}
@@ -165,13 +165,13 @@ def test_where_the_id_is_no_key_no_row_is_changed(bench: Bench, place: Place, tm
 def test_a_table_that_is_missing_is_told_and_tried_again_when_it_is_there(bench: Bench, place: Place) -> None:
     place.run("DROP TABLE imports")
     bench.orphan("1", data='{"import": {"id": 7}}')
-    runner.perform(bench.order(Act.REQUEUE, "1"))
+    runner.perform(bench.order(Action.REQUEUE, "1"))
     assert call() == 0
     held = HookCall.objects.get()
     assert (held.tries, "imports" in held.trouble) == (1, True)
     place.run(IMPORTS)
     add(place)
-    assert Hooks(registry.registry()).again(held.due_at) == 1
+    assert HookDispatcher(registry.registry()).again(held.due_at) == 1
     assert stages(place) == {7: "pending"}
 
 
@@ -181,7 +181,7 @@ def test_a_database_that_is_read_only_is_not_written_to(bench: Bench, place: Pla
     registry.reset()
     add(place)
     bench.orphan("1", data='{"import": {"id": 7}}')
-    runner.perform(bench.order(Act.REQUEUE, "1"))
+    runner.perform(bench.order(Action.REQUEUE, "1"))
     assert call() == 0
     assert HookCall.objects.get().trouble
     assert stages(place) == {7: "importing"}
@@ -190,7 +190,7 @@ def test_a_database_that_is_read_only_is_not_written_to(bench: Bench, place: Pla
 def test_what_is_called_twice_changes_once(bench: Bench, place: Place) -> None:
     add(place)
     bench.orphan("1", data='{"import": {"id": 7}}')
-    runner.perform(bench.order(Act.REQUEUE, "1"))
+    runner.perform(bench.order(Action.REQUEUE, "1"))
     (once,) = HookCall.objects.values()
     call()
     place.run("UPDATE imports SET stage = 'done'")

@@ -12,17 +12,18 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from recovery.actions import idempotency as acts
 from recovery.config import load
-from recovery.connections import registry, state
-from recovery.connections.registry import Registry
 from recovery.domain.idempotency import IdempotencyState
 from recovery.errors import ConfigError, NotApart, StoreError
-from recovery.idempotency.apart import Guard, Neighbours, neighbours
-from recovery.management.checkup import idempotency as checkup
+from recovery.idempotency import durability
+from recovery.idempotency import ledger_commands as acts
+from recovery.idempotency.store_isolation import StoreIsolation, StoreIsolationGuard, check_isolation
+from recovery.management.doctor import idempotency as checkup
 from recovery.models import AuditEntry
-from recovery.reads import durability
 from recovery.scanners.prune import Pruner
+from recovery.stores import registry
+from recovery.stores.registry import ConnectionRegistry
+from recovery.stores.state import state_keys
 from tests.idempotency import Desk
 from tests.processes import free_port
 from tests.stores import Store
@@ -126,34 +127,39 @@ def test_two_names_for_one_database_are_found_out_by_its_run_id(state_store: Sto
     away = load({"UNSTALL_REDIS_URL": f"redis://127.0.0.1:{free_port()}", "UNSTALL_STATE_URL": state_store.url})
     found = []
     for config in (same, beside, apart, away):
-        registry = Registry(config)
-        found.append(neighbours(registry))
+        registry = ConnectionRegistry(config)
+        found.append(check_isolation(registry))
         registry.close()
-    assert found == [Neighbours(("main",)), Neighbours(beside=("main",)), Neighbours(), Neighbours(unknown=("main",))]
+    assert found == [
+        StoreIsolation(("main",)),
+        StoreIsolation(beside=("main",)),
+        StoreIsolation(),
+        StoreIsolation(unknown=("main",)),
+    ]
     assert [bool(one.trouble) for one in found] == [True, False, False, False]
 
 
 def test_a_guard_refuses_where_queues_are_and_looks_anew_after_a_while(state_store: Store) -> None:
     same = load({"UNSTALL_REDIS_URL": other_name(state_store), "UNSTALL_STATE_URL": state_store.url})
     apart = load({"UNSTALL_STATE_URL": state_store.url})
-    now, registries = 0.0, [Registry(same), Registry(apart)]
-    guard = Guard(lambda: registries[0], lambda: now)
+    now, registries = 0.0, [ConnectionRegistry(same), ConnectionRegistry(apart)]
+    guard = StoreIsolationGuard(lambda: registries[0], lambda: now)
     with pytest.raises(NotApart, match="the same database as the queues of main"):
         guard.check()
     registries.reverse()
     with pytest.raises(NotApart):
         guard.check()
     now = 31.0
-    assert guard.check() == Neighbours()
+    assert guard.check() == StoreIsolation()
     for one in registries:
         one.close()
 
 
 def test_a_store_that_is_away_is_no_permission(state_store: Store) -> None:
-    registry = Registry(load({"UNSTALL_STATE_URL": state_store.url}))
+    registry = ConnectionRegistry(load({"UNSTALL_STATE_URL": state_store.url}))
     state_store.stop()
     with pytest.raises(StoreError):
-        Guard(lambda: registry).check()
+        StoreIsolationGuard(lambda: registry).check()
     registry.close()
 
 
@@ -174,7 +180,7 @@ def test_a_store_that_is_away_is_no_permission(state_store: Store) -> None:
 def test_what_a_store_may_lose_is_read_from_it(
     serve: Callable[..., Store], kind: str, options: dict[str, str], words: list[str]
 ) -> None:
-    found = durability.doubts(serve(kind, options=options).client)
+    found = durability.find_risks(serve(kind, options=options).client)
     assert len(found) == len(words)
     assert all(word in doubt.says for word, doubt in zip(words, found, strict=True))
 
@@ -183,7 +189,7 @@ def test_a_store_that_tells_nothing_is_doubted(serve: Callable[..., Store]) -> N
     store = serve()
     store.do("ACL", "SETUSER", "mute", "on", ">secret", "~*", "+@all", "-info")
     client = store.connect(username="mute", password="secret")
-    (doubt,) = durability.doubts(client)
+    (doubt,) = durability.find_risks(client)
     assert "is unknown" in doubt.says
     client.close()
 
@@ -209,10 +215,10 @@ def test_prune_forgets_what_nobody_asks_for_any_more(desk: Desk) -> None:
     kept = desk.token("kept")
     desk.done("done", b"123", keep=1)
     until(lambda: desk.show("done").state is IdempotencyState.FREE, what="its time is over")
-    assert desk.store.hlen(state.IDEMPOTENCY_RECORDS) == 2
+    assert desk.store.hlen(state_keys.IDEMPOTENCY_RECORDS) == 2
     report = Pruner(registry.registry()).run(now_ms())
     assert report.count == 1
-    assert desk.store.hkeys(state.IDEMPOTENCY_RECORDS) == [b"kept"]
+    assert desk.store.hkeys(state_keys.IDEMPOTENCY_RECORDS) == [b"kept"]
     assert desk.show("kept").claim
     assert kept == desk.show("kept").claim.token  # type: ignore[union-attr]
 
@@ -221,7 +227,7 @@ def test_a_look_of_prune_forgets_nothing(desk: Desk) -> None:
     desk.done("done", keep=1)
     until(lambda: desk.show("done").state is IdempotencyState.FREE, what="its time is over")
     Pruner(registry.registry()).run(now_ms(), observes=True)
-    assert desk.store.hlen(state.IDEMPOTENCY_RECORDS) == 1
+    assert desk.store.hlen(state_keys.IDEMPOTENCY_RECORDS) == 1
 
 
 # -- its settings

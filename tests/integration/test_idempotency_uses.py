@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from dashboard.tokens import MARK
-from recovery.domain.idempotency import IdempotencyState, Step
+from dashboard.accounts.tokens import MARK
+from recovery.domain.idempotency import ClaimStep, IdempotencyState
 from tests.contract.desk import Desk as Queued
 from tests.contract.desk import desk_of
 from tests.driver import NODE_DIRECTORY, lacking, node
@@ -246,7 +246,7 @@ def test_the_python_function_does_its_work_once_and_renews_and_hears_that_it_was
         assert begun
         until(lambda: (desk.show("slow").claim or begun).until > begun.until, SECONDS, "it renews")
         assert python("slow").communicate(timeout=SECONDS)[0].startswith(b"elsewhere: The key is claimed")
-        assert desk.step(Step.RELEASE, "slow", token).word == "released"
+        assert desk.step(ClaimStep.RELEASE, "slow", token).word == "released"
         assert desk.claim("slow", owner="heir").word == "won"
         assert slow.stdout.readline() == b"lost\n"
         assert b"done, and refused: This token is not the newest" in slow.stdout.read()
@@ -407,7 +407,7 @@ def test_the_workflow_of_n8n_says_when_it_lost_its_claim_meanwhile(flow: Callabl
     claim = desk.show("charge:19").claim
     assert claim
     assert claim.owner == "charges 4"
-    desk.step(Step.RELEASE, "charge:19", claim.token)
+    desk.step(ClaimStep.RELEASE, "charge:19", claim.token)
     desk.token("charge:19", owner="heir")
     with pytest.raises(RuntimeError, match="Unstall says 409: This token is not the newest"):
         list(steps)

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import redis
 
-from recovery.backends import reader
-from recovery.domain.counts import Counts, Flavour, Library, QueueSample
-from recovery.domain.refs import QueueRef
-from recovery.reads import snapshots
-from recovery.scanners.snapshot import collect
-from recovery.scanners.snapshot.collect import Collector
-from recovery.scanners.snapshot.questions import CALM, IDLE_MS
-from recovery.scanners.snapshot.roster import Known
+from recovery.backends.registry import reader
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.queues.types import JobCounts, LibraryVersion, QueueLibrary, QueueSample
+from recovery.reads.queues import snapshot_store
+from recovery.scanners.collect import collector as collect_collector
+from recovery.scanners.collect.collector import Collector
+from recovery.scanners.collect.queue_read_plan import CALM, IDLE_MS
+from recovery.scanners.discovery.known_queues import KnownQueue
 from tests.stores import Store
 from tests.watch_bench import Make, WatchBench
 from tests.watching import NOW
@@ -23,8 +23,8 @@ from tests.watching import NOW
 PATIENT = "timeout = 10\n"  # seconds
 STEP = 2_000  # ms between two ticks
 QUEUES = {
-    QueueRef("main", f"bull:idle-{number}"): Flavour(*kind)
-    for number, kind in enumerate([(Library.BULLMQ, 5), (Library.BULLMQ, 4), (Library.BULL, 4)] * 4)
+    QueueRef("main", f"bull:idle-{number}"): LibraryVersion(*kind)
+    for number, kind in enumerate([(QueueLibrary.BULLMQ, 5), (QueueLibrary.BULLMQ, 4), (QueueLibrary.BULL, 4)] * 4)
 }
 BOTH = ("id", "wait", "active", "paused", "delayed", "completed", "failed")
 
@@ -32,12 +32,12 @@ BOTH = ("id", "wait", "active", "paused", "delayed", "completed", "failed")
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine is no slow store."""
-    monkeypatch.setattr(collect, "PATIENCE", 60.0)
-    monkeypatch.setattr(collect, "LONGEST", 60.0)
+    monkeypatch.setattr(collect_collector, "SHORTEST_WAIT", 60.0)
+    monkeypatch.setattr(collect_collector, "LONGEST_WAIT", 60.0)
 
 
 def known(one: WatchBench) -> None:
-    one.roster.replace("main", [Known(ref, flavour, NOW, NOW) for ref, flavour in QUEUES.items()])
+    one.roster.replace("main", [KnownQueue(ref, flavour, NOW, NOW) for ref, flavour in QUEUES.items()])
 
 
 def plain(sample: QueueSample) -> QueueSample:
@@ -126,14 +126,14 @@ def test_a_user_who_may_not_ask_for_several_keys_at_once_gets_the_same_numbers(
     try:
         one = watch_bench(valkey.url.replace("redis://", "redis://spare:secret@"), PATIENT)  # type: ignore[arg-type] # a URL will do
         ref = QueueRef("main", "bull:idle-0")
-        one.roster.replace("main", [Known(ref, Flavour(Library.BULLMQ, 5), NOW, NOW)])
+        one.roster.replace("main", [KnownQueue(ref, LibraryVersion(QueueLibrary.BULLMQ, 5), NOW, NOW)])
         looks: list[Any] = []
         for step in range(1, CALM):
             valkey.client.zadd("bull:idle-0:completed", {str(step): 1})
             looks.append(one.collector.look(NOW + step * STEP))
-            assert looks[-1].queues[0].counts == Counts(0, 0, 0, 0, 0, step, 0, 0)
+            assert looks[-1].queues[0].counts == JobCounts(0, 0, 0, 0, 0, step, 0, 0)
             assert not looks[-1].queues[0].error
-        whole = len(reader(Flavour(Library.BULLMQ, 5)).sample_plan(ref)) + 1  # and the list of clients
+        whole = len(reader(LibraryVersion(QueueLibrary.BULLMQ, 5)).sample_plan(ref)) + 1  # and the list of clients
         assert looks[-1].deployments[0].commands == whole, "it is not tried again and again"
     finally:
         valkey.do("ACL", "DELUSER", "spare")
@@ -144,6 +144,6 @@ def test_the_time_of_each_queues_numbers_goes_into_the_snapshot(watch_bench: Mak
     known(one)
     for step in range(CALM + 4):
         one.collector.look(NOW + step * STEP)
-    there = snapshots.decode(snapshots.encode(one.snapshot))
+    there = snapshot_store.decode(snapshot_store.encode(one.snapshot))
     assert [sample.read_at for sample in there.queues] == [sample.read_at for sample in one.snapshot.queues]
     assert len({sample.read_at for sample in there.queues}) == 2, "they take turns"

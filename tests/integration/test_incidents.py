@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from django.db import OperationalError
 
-from recovery.actions import audit
-from recovery.domain.acting import Act, Actor, Order, Outcome, Seen
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef
-from recovery.domain.verdicts import Kind
+from recovery.actions.audit import audit_log
+from recovery.domain.actions.types import Action, ActionCommand, Actor, ExpectedJob, Outcome
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobState
+from recovery.domain.stuck.types import VerdictKind
 from recovery.models import Incident
-from recovery.reads import incidents
+from recovery.reads.stuck import incidents
 from tests.stores import Store
 from tests.watch_bench import Make, active, orphan, requeued
 
@@ -24,14 +24,14 @@ def test_an_act_in_the_audit_closes_it_in_the_name_of_who_did_it(
 ) -> None:
     ref, one = QueueRef("main", "bull:acted"), watch_bench(valkey)
     orphan(one, valkey, ref)
-    order = Order(Act.REQUEUE, ref, Actor(actor, "ada"), "it hung", (Seen("1", State.ACTIVE),))
-    intent = audit.write_intent(order, {}, ["1"])
+    order = ActionCommand(Action.REQUEUE, ref, Actor(actor, "ada"), "it hung", (ExpectedJob("1", JobState.ACTIVE),))
+    intent = audit_log.write_intent(order, {}, ["1"])
     requeued(valkey, ref)
     one.look()
-    assert incidents.of_job(ref.job("1"))[0].closed_at is None  # its outcome is still to be written
-    number = audit.write_outcome(intent, order, {}, {"1": Outcome.DONE})
+    assert incidents.incidents_of_job(ref.job("1"))[0].closed_at is None  # its outcome is still to be written
+    number = audit_log.write_outcome(intent, order, {}, {"1": Outcome.DONE})
     one.look()
-    (incident,) = incidents.of_job(ref.job("1"))
+    (incident,) = incidents.incidents_of_job(ref.job("1"))
     assert (incident.resolved_by, incident.audit) == (by, number)
 
 
@@ -40,7 +40,7 @@ def test_a_requeue_that_raised_the_stall_counter_was_the_watchdogs(watch_bench: 
     orphan(one, valkey, ref)
     requeued(valkey, ref)
     one.look()
-    assert incidents.of_job(ref.job("1"))[0].resolved_by == "stalled-check"
+    assert incidents.incidents_of_job(ref.job("1"))[0].resolved_by == "stalled-check"
 
 
 def test_a_job_that_was_taken_away_closes_it_as_removed(watch_bench: Make, valkey: Store) -> None:
@@ -48,7 +48,7 @@ def test_a_job_that_was_taken_away_closes_it_as_removed(watch_bench: Make, valke
     orphan(one, valkey, ref)
     valkey.client.delete(f"{ref.base}:active", f"{ref.base}:1")
     one.look()
-    assert incidents.of_job(ref.job("1"))[0].resolved_by == "removed"
+    assert incidents.incidents_of_job(ref.job("1"))[0].resolved_by == "removed"
 
 
 def test_a_removed_job_that_had_stalled_was_rescued_by_the_watchdog(watch_bench: Make, valkey: Store) -> None:
@@ -58,7 +58,7 @@ def test_a_removed_job_that_had_stalled_was_rescued_by_the_watchdog(watch_bench:
     valkey.client.xadd(f"{ref.base}:events", {"event": "stalled", "jobId": "1"})
     valkey.client.xadd(f"{ref.base}:events", {"event": "completed", "jobId": "1", "returnvalue": "null"})
     one.look()
-    assert incidents.of_job(ref.job("1"))[0].resolved_by == "stalled-check"
+    assert incidents.incidents_of_job(ref.job("1"))[0].resolved_by == "stalled-check"
 
 
 def test_a_holder_that_comes_back_closes_it_as_its_own(watch_bench: Make, valkey: Store) -> None:
@@ -67,7 +67,7 @@ def test_a_holder_that_comes_back_closes_it_as_its_own(watch_bench: Make, valkey
     valkey.client.set(f"{ref.base}:1:lock", "w:1", px=30_000)
     valkey.client.set(f"{ref.base}:stalled-check", "1", px=20_000)
     one.look()
-    assert incidents.of_job(ref.job("1"))[0].resolved_by == "worker"
+    assert incidents.incidents_of_job(ref.job("1"))[0].resolved_by == "worker"
 
 
 @pytest.mark.parametrize(("left", "by"), [(580_000, "worker"), (455_000, None)])
@@ -79,19 +79,19 @@ def test_a_lock_that_nobody_renewed_is_no_sign_of_its_worker(
     active(valkey, ref.base, "1", flavour="bull", processedOn=1_760_000_000_000)
     valkey.client.set(f"{ref.base}:1:lock", "w", px=600_000)
     one.discover()
-    assert one.look().counts == {Kind.WORKER_LOST: 1}
+    assert one.look().counts == {VerdictKind.WORKER_LOST: 1}
     worker = valkey.connect()
     worker.client_setname("bull:am9icw==")
     valkey.client.set(f"{ref.base}:1:lock", "w", px=left)
     found = one.look(later=150_000)
-    (incident,) = incidents.of_job(ref.job("1"))
+    (incident,) = incidents.incidents_of_job(ref.job("1"))
     assert (incident.resolved_by or None, incident.closed_at is None) == (by, by is None)
-    assert found.counts == {Kind.RUNNING: 1}
+    assert found.counts == {VerdictKind.RUNNING: 1}
     if by is None:
         valkey.client.delete(f"{ref.base}:1:lock")
         one.look(later=160_000)
-        assert one.look(later=300_000).counts == {Kind.ABANDONED: 1}
-        assert incidents.of_job(ref.job("1"))[0].number == incident.number, "one loss, one incident"
+        assert one.look(later=300_000).counts == {VerdictKind.ABANDONED: 1}
+        assert incidents.incidents_of_job(ref.job("1"))[0].number == incident.number, "one loss, one incident"
     worker.close()
 
 
@@ -112,15 +112,15 @@ def test_what_the_watchdog_rescued_before_it_was_proven_is_proven_by_that(watch_
     one.discover()
     one.look()
     one.look(later=5_000)
-    (incident,) = incidents.of_job(ref.job("1"))
+    (incident,) = incidents.incidents_of_job(ref.job("1"))
     assert (incident.kind, incident.proven_at) == ("unlocked", None)
     requeued(valkey, ref)
     one.look(later=10_000)
-    (incident,) = incidents.of_job(ref.job("1"))
+    (incident,) = incidents.incidents_of_job(ref.job("1"))
     assert (incident.resolved_by, incident.proven_at) == ("stalled-check", incident.closed_at)
     assert incident.took is not None
     assert 10_000 <= incident.took <= 12_000
-    assert incidents.orphaned(ref, ["1", "2"], incident.proven_at or 0) == {"1": 1}
+    assert incidents.orphan_counts(ref, ["1", "2"], incident.proven_at or 0) == {"1": 1}
 
 
 def test_a_moment_without_a_lock_is_no_incident(watch_bench: Make, valkey: Store) -> None:
@@ -132,7 +132,7 @@ def test_a_moment_without_a_lock_is_no_incident(watch_bench: Make, valkey: Store
     valkey.client.set(f"{ref.base}:1:lock", "w", px=30_000)
     valkey.client.set(f"{ref.base}:stalled-check", "1", px=20_000)
     assert one.look(later=5_000).stuck == 0
-    assert incidents.of_job(ref.job("1")) == ()
+    assert incidents.incidents_of_job(ref.job("1")) == ()
 
 
 def test_an_incident_lasts_until_its_job_was_missed_however_long_the_proof_takes(
@@ -140,13 +140,13 @@ def test_an_incident_lasts_until_its_job_was_missed_however_long_the_proof_takes
 ) -> None:
     ref, one = QueueRef("main", "bull:acted"), watch_bench(valkey)
     orphan(one, valkey, ref)
-    order = Order(Act.REQUEUE, ref, Actor("person", "ada"), "it hung", (Seen("1", State.ACTIVE),))
-    intent = audit.write_intent(order, {}, ["1"])
+    order = ActionCommand(Action.REQUEUE, ref, Actor("person", "ada"), "it hung", (ExpectedJob("1", JobState.ACTIVE),))
+    intent = audit_log.write_intent(order, {}, ["1"])
     requeued(valkey, ref)
     missed = one.look()
-    audit.write_outcome(intent, order, {}, {"1": Outcome.DONE})
+    audit_log.write_outcome(intent, order, {}, {"1": Outcome.DONE})
     one.look(later=40_000)
-    assert incidents.of_job(ref.job("1"))[0].closed_at == missed.checked_at
+    assert incidents.incidents_of_job(ref.job("1"))[0].closed_at == missed.checked_at
 
 
 def test_a_dead_database_costs_no_look_and_is_caught_up_with(
@@ -166,4 +166,4 @@ def test_a_dead_database_costs_no_look_and_is_caught_up_with(
     assert inbox.faults == ("Incidents cannot be written: OperationalError.",)
     first = inbox.checked_at
     assert one.look(later=5_000).faults == ()
-    assert incidents.of_job(ref.job("1"))[0].opened_at == first
+    assert incidents.incidents_of_job(ref.job("1"))[0].opened_at == first

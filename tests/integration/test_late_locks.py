@@ -10,11 +10,11 @@ import pytest
 import redis
 
 from recovery import signing
-from recovery.connections import state
-from recovery.domain.refs import QueueRef
-from recovery.domain.verdicts import Cause, Kind
-from recovery.reads import sightings
-from recovery.scanners.watching import patrol
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.stuck.types import LossCause, VerdictKind
+from recovery.reads.stuck import observations
+from recovery.scanners.orphan_watch import active_job_reader
+from recovery.stores.state import state_keys
 from tests.n8n_instances import HEAD, register
 from tests.stores import Store
 from tests.waiting import until
@@ -54,12 +54,12 @@ def n8n(make: Make, store: Store, *ids: str) -> WatchBench:
 
 def test_a_lock_is_late_by_n8ns_own_settings_before_any_renewal_was_seen(watch_bench: Make, valkey: Store) -> None:
     one = n8n(watch_bench, valkey, "1")
-    assert one.look().counts == {Kind.RUNNING: 1}
+    assert one.look().counts == {VerdictKind.RUNNING: 1}
     lock(valkey, "1", left=455_000)
-    assert one.look(later=5_000).counts == {Kind.RUNNING: 1}
+    assert one.look(later=5_000).counts == {VerdictKind.RUNNING: 1}
     lock(valkey, "1", left=445_000)
     (row,) = one.look(later=10_000).rows
-    assert row.verdict.kind is Kind.LATE
+    assert row.verdict.kind is VerdictKind.LATE
     assert "which come every 10 s by n8n's default" in row.verdict.why
     assert row.name == "mail"
 
@@ -72,13 +72,13 @@ def test_the_rhythm_that_is_seen_decides_and_outlives_the_process(watch_bench: M
     one.look(later=200_000)
     lock(valkey, "1", left=LOCK)
     lock(valkey, "2", left=310_000)
-    assert one.look(later=400_000).counts == {Kind.RUNNING: 2}
+    assert one.look(later=400_000).counts == {VerdictKind.RUNNING: 2}
     lock(valkey, "2", left=290_000)
     (row,) = one.look(later=401_000).rows
-    assert (row.job.id, row.verdict.kind) == ("2", Kind.LATE)
+    assert (row.job.id, row.verdict.kind) == ("2", VerdictKind.LATE)
     assert "which come every 3 min" in row.verdict.why
     again = restarted(one, lambda: watch_bench(valkey))
-    assert again.look(later=402_000).counts == {Kind.RUNNING: 1, Kind.LATE: 1}
+    assert again.look(later=402_000).counts == {VerdictKind.RUNNING: 1, VerdictKind.LATE: 1}
 
 
 def test_one_worker_that_stood_still_changes_no_rhythm_that_others_confirm(watch_bench: Make, valkey: Store) -> None:
@@ -88,7 +88,7 @@ def test_one_worker_that_stood_still_changes_no_rhythm_that_others_confirm(watch
     one.look(later=EVERY)
     lock(valkey, "1", left=LOCK)  # the other one has not been renewed for 140 s
     one.look(later=EVERY + 40_000)
-    known = sightings.memory(one.registry.state(), N8N)[0]
+    known = observations.memory(one.registry.state(), N8N)[0]
     assert known.renews_every == pytest.approx(EVERY, rel=0.25)
 
 
@@ -98,10 +98,10 @@ def test_a_changed_rhythm_is_learned_when_nothing_confirms_the_old_one(watch_ben
     for at in (EVERY, 2 * EVERY):
         lock(valkey, "1")
         one.look(later=at)
-    assert sightings.memory(one.registry.state(), N8N)[0].renews_every == pytest.approx(EVERY, rel=0.25)
+    assert observations.memory(one.registry.state(), N8N)[0].renews_every == pytest.approx(EVERY, rel=0.25)
     lock(valkey, "1")
     one.look(later=5 * EVERY)
-    assert sightings.memory(one.registry.state(), N8N)[0].renews_every == pytest.approx(3 * EVERY, rel=0.25)
+    assert observations.memory(one.registry.state(), N8N)[0].renews_every == pytest.approx(3 * EVERY, rel=0.25)
 
 
 def test_the_interval_of_a_job_that_is_taken_anew_is_never_learned_elsewhere(watch_bench: Make, valkey: Store) -> None:
@@ -114,9 +114,9 @@ def test_the_interval_of_a_job_that_is_taken_anew_is_never_learned_elsewhere(wat
     one.look()
     lock(valkey, "1", ref=ref)
     one.look(later=20_000)
-    assert sightings.memory(one.registry.state(), ref)[0].renews_every == 0
+    assert observations.memory(one.registry.state(), ref)[0].renews_every == 0
     lock(valkey, "1", left=250_000, ref=ref)
-    assert one.look(later=25_000).counts == {Kind.RUNNING: 1}
+    assert one.look(later=25_000).counts == {VerdictKind.RUNNING: 1}
 
 
 def test_a_lock_that_is_renewed_after_all_is_listed_no_more(watch_bench: Make, valkey: Store) -> None:
@@ -127,14 +127,14 @@ def test_a_lock_that_is_renewed_after_all_is_listed_no_more(watch_bench: Make, v
     assert one.look(later=10_000).rows[0].since == one.look(later=10_500).rows[0].since
     lock(valkey, "1")
     cleared = one.look(later=15_000)
-    assert (cleared.counts, cleared.rows) == ({Kind.RUNNING: 1}, ())
-    assert sightings.marks(one.registry.state(), N8N) == {}
+    assert (cleared.counts, cleared.rows) == ({VerdictKind.RUNNING: 1}, ())
+    assert observations.marks(one.registry.state(), N8N) == {}
 
 
 def test_late_jobs_beyond_what_a_page_lists_are_counted(
     watch_bench: Make, valkey: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patrol, "LATE_LOOKS", 2)
+    monkeypatch.setattr(active_job_reader, "LATE_LOOKS", 2)
     active(valkey, "bull:mq", "1", "2", "3", processedOn=1_760_000_000_000)
     one, ref = watch_bench(valkey), QueueRef("main", "bull:mq")
     lock(valkey, "1", "2", "3", ref=ref)
@@ -142,7 +142,7 @@ def test_late_jobs_beyond_what_a_page_lists_are_counted(
     one.look()
     lock(valkey, "1", "2", "3", left=200_000, ref=ref)
     found = one.look(later=5_000)
-    assert (found.counts, len(found.rows)) == ({Kind.LATE: 3}, 2)
+    assert (found.counts, len(found.rows)) == ({VerdictKind.LATE: 3}, 2)
     until(lambda: len(one.look(later=5_500).rows) == 3, what="each of them was looked at")
 
 
@@ -150,8 +150,8 @@ def test_what_a_version_before_remembered_of_a_queue_is_still_read(watch_bench: 
     one = watch_bench(valkey)
     value = json.dumps([5, None, 30_000, 60_000, 7, [], []]).encode()
     row = signing.seal("queue memory", value, "main", N8N.base)
-    one.registry.state().hset(state.watched("main"), N8N.base, row)
-    known, _ = sightings.memory(one.registry.state(), N8N)
+    one.registry.state().hset(state_keys.watch_memory("main"), N8N.base, row)
+    known, _ = observations.memory(one.registry.state(), N8N)
     assert (known.lock_length, known.renews_every) == (60_000, 0)
 
 
@@ -171,13 +171,13 @@ def test_the_worker_that_died_beside_a_living_one_is_named_with_its_late_job(
     register(valkey.client, "b")
     lock(valkey, "1", left=440_000)
     (late,) = one.look(later=12_000).rows
-    assert late.verdict.kind is Kind.LATE
+    assert late.verdict.kind is VerdictKind.LATE
     assert "Worker worker-a lost its connection" in late.verdict.why
     register(valkey.client, "b")
     valkey.client.delete(f"{HEAD}a", f"{N8N.base}:1:lock")  # both have run out
     one.look(later=500_000)
     (lost,) = one.look(later=500_500).rows
-    assert lost.verdict.cause is Cause.CRASHED
+    assert lost.verdict.cause is LossCause.CRASHED
     assert "has sent n8n no heartbeat since" in lost.verdict.cause_evidence
 
 

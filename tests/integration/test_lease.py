@@ -17,21 +17,23 @@ import pytest
 from django.db import ConnectionHandler
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from dashboard.database import settings_of
+from dashboard.database_url import database_settings
 from recovery.actions import runner
-from recovery.actions.bulk import Runner
-from recovery.connections import state as keys
-from recovery.connections.registry import registry
-from recovery.domain.acting import Act
-from recovery.domain.jobs import State
-from recovery.domain.mandate import Mandate
-from recovery.reads import bulk as progress_of
-from recovery.reads import inboxes, leading, snapshots
-from recovery.reads.leading import Sign
+from recovery.actions.bulk.bulk_runs import BulkRunner
+from recovery.domain.actions.types import Action
+from recovery.domain.jobs import JobState
+from recovery.domain.scheduler.leader_token import LeaderToken
+from recovery.reads.bulk import queries as progress_of
+from recovery.reads.queues import snapshot_store
+from recovery.reads.scanners import scheduler_status
+from recovery.reads.scanners.scheduler_status import SchedulerStatus
+from recovery.reads.stuck import inbox_store
+from recovery.scanners.collect.collector import Collector
+from recovery.scanners.orphan_watch.scanner import OrphanWatch
 from recovery.scanners.prune import Pruner
-from recovery.scanners.snapshot.collect import Collector
-from recovery.scanners.watching.orphan_watch import OrphanWatch
-from recovery.scheduler.row import Row
+from recovery.scheduler.lease_row import LeaseRow
+from recovery.stores.registry import registry
+from recovery.stores.state import state_keys as keys
 from tests.acting import Bench, all_of, finish
 from tests.furnished import KINDS
 from tests.patience import patience
@@ -60,26 +62,26 @@ def connect(database: str) -> Callable[[], BaseDatabaseWrapper]:
     """A new connection for whoever asks, as each process has its own."""
 
     def connection() -> BaseDatabaseWrapper:
-        made: BaseDatabaseWrapper = ConnectionHandler({"default": settings_of(database, pooled=False)})["default"]
+        made: BaseDatabaseWrapper = ConnectionHandler({"default": database_settings(database, pooled=False)})["default"]
         return made
 
     return connection
 
 
 @pytest.fixture
-def row(connect: Callable[[], BaseDatabaseWrapper]) -> Iterator[Row]:
-    row = Row(connect)
+def row(connect: Callable[[], BaseDatabaseWrapper]) -> Iterator[LeaseRow]:
+    row = LeaseRow(connect)
     row.read()  # the first one who looks makes it
     yield row
     row.close()
 
 
 @pytest.mark.django_db
-def test_of_many_who_ask_at_once_one_gets_it(row: Row, connect: Callable[[], BaseDatabaseWrapper]) -> None:
+def test_of_many_who_ask_at_once_one_gets_it(row: LeaseRow, connect: Callable[[], BaseDatabaseWrapper]) -> None:
     barrier = Barrier(6)
 
     def ask(number: int) -> bool:
-        mine = Row(connect)
+        mine = LeaseRow(connect)
         mine.read()
         barrier.wait(20)
         try:
@@ -92,7 +94,7 @@ def test_of_many_who_ask_at_once_one_gets_it(row: Row, connect: Callable[[], Bas
 
 
 @pytest.mark.django_db
-def test_the_epoch_rises_with_each_change_of_holder_and_with_nothing_else(row: Row) -> None:
+def test_the_epoch_rises_with_each_change_of_holder_and_with_nothing_else(row: LeaseRow) -> None:
     first = row.take("a", 9000)
     assert first is not None
     assert row.take("a", 9000) == first
@@ -107,7 +109,7 @@ def test_the_epoch_rises_with_each_change_of_holder_and_with_nothing_else(row: R
 
 
 @pytest.mark.django_db
-def test_a_lease_that_is_over_goes_to_another_and_one_that_was_renewed_does_not(row: Row) -> None:
+def test_a_lease_that_is_over_goes_to_another_and_one_that_was_renewed_does_not(row: LeaseRow) -> None:
     row.take("a", 200)
     row.take("a", 9000)
     assert 8000 < row.read().left <= 9000
@@ -116,7 +118,7 @@ def test_a_lease_that_is_over_goes_to_another_and_one_that_was_renewed_does_not(
 
 
 @pytest.mark.django_db
-def test_what_moved_since_it_was_seen_is_not_taken(row: Row) -> None:
+def test_what_moved_since_it_was_seen_is_not_taken(row: LeaseRow) -> None:
     row.take("a", 9000)
     seen = row.read()
     until(lambda: row.take("a", 9000) and row.read().expires_at != seen.expires_at, 5, "the clock goes on")
@@ -125,7 +127,7 @@ def test_what_moved_since_it_was_seen_is_not_taken(row: Row) -> None:
 
 
 @pytest.mark.django_db
-def test_a_new_database_begins_above_all_epochs_of_an_older_one(row: Row) -> None:
+def test_a_new_database_begins_above_all_epochs_of_an_older_one(row: LeaseRow) -> None:
     grant = row.take("a", 9000)
     assert grant is not None
     assert grant.epoch >= time.time() - 5
@@ -156,8 +158,8 @@ def start(tmp_path: Path, valkey: Store, state_store: Store, database: str) -> I
         one.end()
 
 
-def sign(state: Store) -> Sign | None:
-    return leading.fetch(state.client)
+def sign(state: Store) -> SchedulerStatus | None:
+    return scheduler_status.fetch(state.client)
 
 
 def leads(state: Store, one: Process) -> bool:
@@ -303,9 +305,13 @@ def test_what_was_seen_before_the_lease_was_lost_does_not_cover_what_the_next_on
     try:
         snapshot = collector.run(now_ms())
         OrphanWatch(registry(), lambda: snapshot, may=_no).run(now_ms())
-        state.set(keys.found("gone"), b"of a deployment that is no more")
+        state.set(keys.discovered_queues("gone"), b"of a deployment that is no more")
         assert Pruner(registry(), _no).run(0).count == 0
-        assert (snapshots.fetch(state), inboxes.fetch(state), state.exists(keys.found("gone"))) == (None, None, 1)
+        assert (
+            snapshot_store.fetch(state),
+            inbox_store.fetch(state),
+            state.exists(keys.discovered_queues("gone")),
+        ) == (None, None, 1)
     finally:
         collector.close()
 
@@ -316,27 +322,27 @@ def _no() -> bool:
 
 @pytest.mark.django_db
 def test_a_bulk_run_ends_between_two_chunks_when_the_lease_is_lost(
-    bench: Bench, hands: Runner, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, hands: BulkRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.failed(*(str(number) for number in range(1200)))
-    run = all_of(bench, Act.RETRY)
-    leading_now, chunk = [True], runner.perform_looked
+    run = all_of(bench, Action.RETRY)
+    leading_now, chunk = [True], runner.perform_prechecked
 
     def lose(*arguments: Any) -> Any:
         came_to = chunk(*arguments)
         leading_now.clear()
         return came_to
 
-    losing = Runner(registry(), Mandate(1, lambda: bool(leading_now)))
+    losing = BulkRunner(registry(), LeaderToken(1, lambda: bool(leading_now)))
     with monkeypatch.context() as patch:
-        patch.setattr(runner, "perform_looked", lose)
+        patch.setattr(runner, "perform_prechecked", lose)
         losing.run(0)
     assert losing.run(0) == 0
     found = progress_of.progress(run.pk, now_ms())
-    assert (found.status, found.done, len(bench.ids(State.FAILED))) == ("running", 500, 700)
+    assert (found.status, found.done, len(bench.ids(JobState.FAILED))) == ("running", 500, 700)
     losing.close()
     assert finish(hands, run).done == 1200
-    assert bench.ids(State.FAILED) == []
+    assert bench.ids(JobState.FAILED) == []
 
 
 def at(one: Process, words: str) -> float:
@@ -346,7 +352,7 @@ def at(one: Process, words: str) -> float:
 
 
 def taken_at(state: Store) -> int:
-    found = snapshots.fetch(state.client)
+    found = snapshot_store.fetch(state.client)
     return found.taken_at if found else 0
 
 

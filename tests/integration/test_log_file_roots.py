@@ -13,7 +13,7 @@ import pytest
 
 from recovery.errors import AccessDenied
 from recovery.logs.files import FilesSource
-from recovery.logs.files.opening import Unfit, opened
+from recovery.logs.files.safe_open import NotAPlainFile, open_under
 from tests.log_files import ALL, add, after, here, newest, spec, told
 from tests.patience import promptly
 
@@ -85,9 +85,9 @@ def test_what_becomes_a_link_after_it_was_found_is_not_followed(tmp_path: Path) 
     (root / "folder").symlink_to(tmp_path / "outside")
     (root / "app.log").symlink_to(tmp_path / "outside" / "app.log")
     with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
-        opened(str(root), str(root / "folder" / "app.log"))
-    with pytest.raises(Unfit):
-        opened(str(root), str(root / "app.log"))
+        open_under(str(root), str(root / "folder" / "app.log"))
+    with pytest.raises(NotAPlainFile):
+        open_under(str(root), str(root / "app.log"))
 
 
 async def test_a_pipe_is_neither_read_nor_waited_for(source: FilesSource, tmp_path: Path) -> None:
@@ -98,8 +98,8 @@ async def test_a_pipe_is_neither_read_nor_waited_for(source: FilesSource, tmp_pa
     assert told(page.lines) == ["one"]
     assert page.gap
     assert "pipe.log: is not a file" in page.gap.reason
-    with pytest.raises(Unfit):
-        opened(str(tmp_path), str(tmp_path / "pipe.log"))
+    with pytest.raises(NotAPlainFile):
+        open_under(str(tmp_path), str(tmp_path / "pipe.log"))
 
 
 async def test_a_file_that_cannot_be_read_is_said_and_others_are_read() -> None:

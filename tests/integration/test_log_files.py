@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from recovery.domain.lines import Query
-from recovery.domain.redact import MARK
-from recovery.domain.written import LIMIT
+from recovery.domain.logs.sanitize import LIMIT
+from recovery.domain.logs.types import LogQuery
+from recovery.domain.redaction.redact import MARK
 from recovery.logs.files import FilesSource
-from recovery.logs.files.places import Place
+from recovery.logs.files.positions import LogFilePosition
 from tests.log_files import ALL, SECOND, add, after, here, newest, spec, stamped, told
 
 
@@ -164,7 +164,7 @@ async def test_what_was_there_is_merged_by_time(source: FilesSource, tmp_path: P
     texts: list[str] = []
     before = ""
     while not texts or before:
-        page = await source.search(Query(start=start), before=before, limit=7)
+        page = await source.search(LogQuery(start=start), before=before, limit=7)
         texts = told(page.lines) + texts
         before = page.before
     assert texts == [f"{number}" for number in range(40)]
@@ -281,9 +281,9 @@ async def test_an_hour_long_ago_in_a_large_file_is_found_without_reading_what_ca
     start = time.time_ns() - 100_000 * SECOND
     with (tmp_path / "app.log").open("wb") as file:
         file.writelines(stamped(start + number * SECOND, f"line {number} {'.' * 60}") for number in range(100_000))
-    page = await source.search(Query(start=start + 500 * SECOND, end=start + 600 * SECOND))
+    page = await source.search(LogQuery(start=start + 500 * SECOND, end=start + 600 * SECOND))
     while page.before and not page.lines:
-        page = await source.search(Query(start=start + 500 * SECOND, end=start + 600 * SECOND), before=page.before)
+        page = await source.search(LogQuery(start=start + 500 * SECOND, end=start + 600 * SECOND), before=page.before)
     assert [text.split()[1] for text in told(page.lines)] == [f"{number}" for number in range(500, 600)]
     assert page.looked_at < 10_000
 
@@ -299,10 +299,13 @@ async def test_a_place_within_a_line_shows_no_part_of_its_secret(
     log = tmp_path / "app.log"
     add(log, "first", f"login with {secret} done", "third")
     page = await source.search(ALL)
-    place, (key, _) = Place.parse(page.after), next(iter(Place.parse(page.lines[0].id).offsets.items()))
+    place, (key, _) = (
+        LogFilePosition.parse(page.after),
+        next(iter(LogFilePosition.parse(page.lines[0].id).offsets.items())),
+    )
     begin = log.read_bytes().index(secret.encode())
     for offset in range(begin, begin + len(secret)):
-        forged = str(Place(place.at, {key: offset}))
+        forged = str(LogFilePosition(place.at, {key: offset}))
         behind, before = await source.read(ALL, after=forged), await source.search(ALL, before=forged)
         assert (behind.lines[0].text, before.lines[-1].text) == (MARK, MARK), offset
         assert told(behind.lines)[1:] == ["third"]
@@ -313,6 +316,9 @@ async def test_a_place_within_a_line_without_a_secret_shows_the_rest_of_it(sourc
     log = tmp_path / "app.log"
     add(log, "first", "second")
     page = await source.search(ALL)
-    place, (key, _) = Place.parse(page.after), next(iter(Place.parse(page.lines[0].id).offsets.items()))
-    forged = str(Place(place.at, {key: log.read_bytes().index(b"cond")}))
+    place, (key, _) = (
+        LogFilePosition.parse(page.after),
+        next(iter(LogFilePosition.parse(page.lines[0].id).offsets.items())),
+    )
+    forged = str(LogFilePosition(place.at, {key: log.read_bytes().index(b"cond")}))
     assert [line.text for line in (await source.read(ALL, after=forged)).lines] == ["cond"]

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from recovery.config.endpoints import Endpoint
+from recovery.config.addresses.http_endpoints import HttpEndpoint
 from recovery.config.logs import LOKI, LogSource
-from recovery.domain.lines import Level, Line, Query
+from recovery.domain.logs.types import LogLevel, LogLine, LogQuery
 from recovery.errors import Missing
-from recovery.logs.base import Gap
+from recovery.logs.base import LogGap
 from recovery.logs.loki import LokiSource
 from recovery.logs.loki import source as module
 from tests.loki_double import LokiDouble
@@ -23,8 +23,8 @@ SECOND = 10**9
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 MAIL = {"app": "mail"}
-ALL = Query()
-OF_MAIL = Query(labels=(("app", frozenset(("mail",))),))
+ALL = LogQuery()
+OF_MAIL = LogQuery(labels=(("app", frozenset(("mail",))),))
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ async def make(double: LokiDouble) -> Iterator[Make]:  # type: ignore[misc]
     made: list[LokiSource] = []
 
     def of(*, settled: float = 0, **chosen: object) -> LokiSource:
-        spec = LogSource("loki", "Loki", LOKI, Endpoint(double.url), timeout=20)
+        spec = LogSource("loki", "Loki", LOKI, HttpEndpoint(double.url), timeout=20)
         made.append(LokiSource(replace(spec, **chosen), settled=settled))  # type: ignore[arg-type]
         return made[-1]
 
@@ -57,11 +57,11 @@ def looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def taken(
-    source: LokiSource, query: Query, place: str, *, limit: int = 1000
-) -> tuple[list[Line], str, list[Gap]]:
+    source: LokiSource, query: LogQuery, place: str, *, limit: int = 1000
+) -> tuple[list[LogLine], str, list[LogGap]]:
     """All that is there behind a place now, each page checked."""
-    lines: list[Line] = []
-    gaps: list[Gap] = []
+    lines: list[LogLine] = []
+    gaps: list[LogGap] = []
     while True:
         page = await source.read(query, after=place, limit=limit)
         assert len(page.lines) <= limit
@@ -170,7 +170,7 @@ async def test_lines_without_a_common_label_are_all_read(double: LokiDouble, mak
     double.push({"app": "shop", "pod": "1"}, (now - 3, "b"))
     double.push({"unit": "cron"}, (now - 2, "c"))
     double.push({"host": "eu-1"}, (now - 1, "d"))
-    page = await source.search(Query(start=now - MINUTE))
+    page = await source.search(LogQuery(start=now - MINUTE))
     assert texts(page.lines) == ["a", "b", "c", "d"]
     assert (await taken(source, ALL, place))[0] == []
     new = time.time_ns()
@@ -185,7 +185,7 @@ async def test_what_is_configured_as_match_is_in_every_question(double: LokiDoub
     double.push({"env": "live", "app": "mail"}, (now - 2, "seen"))
     double.push({"env": "test", "shed": "x"}, (now - 1, "not seen"))
     source = make(match='env="live"')
-    page = await source.search(Query(start=now - MINUTE))
+    page = await source.search(LogQuery(start=now - MINUTE))
     assert texts(page.lines) == ["seen"]
     assert texts((await source.around(page.lines[0].id, ALL)).lines) == ["seen"]
     labels = await source.labels(now - MINUTE, now + MINUTE)
@@ -199,9 +199,9 @@ async def test_a_label_may_be_wanted_away(double: LokiDouble, make: Make) -> Non
     none, one = frozenset(("",)), frozenset(("", "1"))
     source = make()
     for values, expected in ((none, ["without"]), (one, ["without", "with"])):
-        query = Query(labels=(("pod", values),), start=now - MINUTE)
+        query = LogQuery(labels=(("pod", values),), start=now - MINUTE)
         assert texts((await source.search(query)).lines) == expected
-    odd = Query(labels=(('x"} or {y', frozenset(("1",))),), start=now - MINUTE)
+    odd = LogQuery(labels=(('x"} or {y', frozenset(("1",))),), start=now - MINUTE)
     assert texts((await source.search(odd)).lines) == []
 
 
@@ -219,7 +219,7 @@ async def test_a_tenant_and_its_login_are_sent_and_are_asked_for_otherwise(make:
     double.tenant, double.token = "team-a", "open sesame"
     now = time.time_ns()
     double.push(MAIL, (now - 1, "mine"))
-    endpoint = Endpoint(double.url, token="open sesame")
+    endpoint = HttpEndpoint(double.url, token="open sesame")
     page = await make(tenant="team-a", endpoint=endpoint).search(replace(OF_MAIL, start=now - MINUTE))
     assert texts(page.lines) == ["mine"]
 
@@ -231,9 +231,9 @@ async def test_what_loki_knows_of_a_level_counts_and_what_it_does_not_is_judged_
     double.push(MAIL, (now - 3, "plain", {"detected_level": "critical"}), (now - 2, "INFO: fine"), (now - 1, "neither"))
     source = make()
     page = await source.search(replace(OF_MAIL, start=now - MINUTE))
-    assert [line.level for line in page.lines] == [Level.FATAL, Level.INFO, None]
+    assert [line.level for line in page.lines] == [LogLevel.FATAL, LogLevel.INFO, None]
     assert all(set(line.labels) == {"app"} for line in page.lines)
-    fatal = await source.search(replace(OF_MAIL, start=now - MINUTE, levels=frozenset((Level.FATAL,))))
+    fatal = await source.search(replace(OF_MAIL, start=now - MINUTE, levels=frozenset((LogLevel.FATAL,))))
     assert texts(fatal.lines) == ["plain"]
 
 
@@ -281,7 +281,7 @@ async def test_lines_of_one_moment_lie_around_each_other(double: LokiDouble, mak
         page = await source.around(lines[number].id, OF_MAIL, lines=3)
         assert list(page.lines) == lines[max(0, number - 3) : number + 4]
     with pytest.raises(Missing):
-        await source.around(lines[3].id, Query(labels=(("app", frozenset(("shop",))),)))
+        await source.around(lines[3].id, LogQuery(labels=(("app", frozenset(("shop",))),)))
     with pytest.raises(Missing):
         await source.around(str(at), OF_MAIL)
 

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Callable, Iterable
 
 import pytest
 
-from dashboard.live import feed, feeds, tail
-from recovery.config.endpoints import Endpoint
+from dashboard.logs.live import feed, feed_registry, source_reader
+from recovery.config.addresses.http_endpoints import HttpEndpoint
 from recovery.config.logs import LOKI, LogSource
 from recovery.logs.loki import LokiSource
 from recovery.logs.loki import source as module
@@ -34,7 +34,7 @@ async def double() -> AsyncIterator[LokiDouble]:
 
 @pytest.fixture
 async def source(double: LokiDouble) -> AsyncIterator[LokiSource]:
-    made = LokiSource(LogSource("loki", "Loki", LOKI, Endpoint(double.url), timeout=_LONG), settled=0.05)
+    made = LokiSource(LogSource("loki", "Loki", LOKI, HttpEndpoint(double.url), timeout=_LONG), settled=0.05)
     made.pace = 0.05
     yield made
     await made.close()
@@ -87,7 +87,7 @@ async def test_what_a_tab_does_not_want_any_more_is_given_up_at_the_source(
     double: LokiDouble, source: LokiSource, monkeypatch: pytest.MonkeyPatch, leaves: bool
 ) -> None:
     """Its connection to the tab stays open when it asks for something newer: that alone must do."""
-    monkeypatch.setattr(tail, "ANSWER_SECONDS", _LONG)
+    monkeypatch.setattr(source_reader, "ANSWER_SECONDS", _LONG)
     double.push(STREAMS[0], *((time.time_ns() - 10**9, line) for line in ("tortoise", "hare")))
     double.hold("tortoise", _LONG)
     async with log_house(monkeypatch, source) as house:
@@ -105,7 +105,7 @@ async def test_what_a_tab_does_not_want_any_more_is_given_up_at_the_source(
 async def test_a_feed_that_nobody_reads_any_more_asks_no_more(
     double: LokiDouble, source: LokiSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feeds, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(feed_registry, "IDLE_SECONDS", 0.05)
     monkeypatch.setattr(feed, "READ_SECONDS", _LONG)
     double.hold("tortoise", _LONG)
     async with feeds_of(source) as shared:

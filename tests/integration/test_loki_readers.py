@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from recovery.config.endpoints import Endpoint
+from recovery.config.addresses.http_endpoints import HttpEndpoint
 from recovery.config.logs import LOKI, LogSource
-from recovery.domain.lines import Query
+from recovery.domain.logs.types import LogQuery
 from recovery.logs.loki import LokiSource
 from recovery.logs.loki import source as module
-from recovery.logs.loki.places import Place, before, behind, front
+from recovery.logs.loki.positions import LokiPosition, before, behind, front
 from tests.loki_double import LokiDouble
 
-ALL = Query(labels=(("app", frozenset(("mail",))),))
+ALL = LogQuery(labels=(("app", frozenset(("mail",))),))
 STREAMS = ({"app": "mail"}, {"app": "mail", "pod": "1"}, {"app": "mail", "pod": "2"})
 
 
@@ -46,10 +46,10 @@ class Reader:
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 40))])
 async def test_each_reader_sees_each_line_once_however_late_it_comes(double: LokiDouble, seed: int) -> None:
     chance = random.Random(seed)
-    source = LokiSource(LogSource("loki", "Loki", LOKI, Endpoint(double.url), timeout=30), settled=0)
+    source = LokiSource(LogSource("loki", "Loki", LOKI, HttpEndpoint(double.url), timeout=30), settled=0)
     start = time.time_ns()
     readers = [Reader((await source.read(ALL, after="")).after)]
-    start = max(start, Place.parse(readers[0].place).read.at)  # type: ignore[union-attr]
+    start = max(start, LokiPosition.parse(readers[0].place).read.at)  # type: ignore[union-attr]
     written: list[str] = []
     for _ in range(50):
         await readers[0].read(source, 1000)  # one who keeps up, as a feed does
@@ -59,7 +59,7 @@ async def test_each_reader_sees_each_line_once_however_late_it_comes(double: Lok
             double.push(chance.choice(STREAMS), (at, text))
             written.append(text)
         if chance.random() < 0.1:
-            page = await source.search(Query(ALL.labels, start=start))
+            page = await source.search(LogQuery(ALL.labels, start=start))
             readers.append(Reader(page.after, [line.text for line in page.lines]))
             assert page.is_end
         await chance.choice(readers).read(source, chance.choice((1, 2, 3, 1000)))
@@ -75,7 +75,7 @@ def test_a_place_means_the_same_when_it_was_written_down() -> None:
     key = (1763500000000000000, "0123456789ab", "ba9876543210")
     late = behind(key, front(key[0] + 5).read)
     for place in (front(7), behind(key), before(key), late):
-        assert Place.parse(str(place)) == place
+        assert LokiPosition.parse(str(place)) == place
     assert (late.is_late, behind(key).is_late) == (True, False)
     for text in ("", "~", "1~", "~1", "1.2.3", f"{behind(key)}~~1", " 1", "1" * 20, "1~2~3", f"{behind(key)}x"):
-        assert Place.parse(text) is None
+        assert LokiPosition.parse(text) is None

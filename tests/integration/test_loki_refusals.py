@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from recovery.config.endpoints import Endpoint
+from recovery.config.addresses.http_endpoints import HttpEndpoint
 from recovery.config.logs import LOKI, LogSource
-from recovery.domain.lines import Query
+from recovery.domain.logs.types import LogQuery
 from recovery.errors import (
     AccessDenied,
     Garbled,
@@ -24,10 +24,11 @@ from recovery.errors import (
     TlsMismatch,
     Unreachable,
 )
-from recovery.logs.loki import LokiSource, asking
+from recovery.logs.loki import LokiSource
+from recovery.logs.loki import client as loki_client
 from tests.loki_double import HANG, RESET, Answer, LokiDouble
 
-OF_MAIL = Query(labels=(("app", frozenset(("mail",))),))
+OF_MAIL = LogQuery(labels=(("app", frozenset(("mail",))),))
 TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 
@@ -45,7 +46,7 @@ async def source(double: LokiDouble) -> AsyncIterator[LokiSource]:
 
 
 def make(url: str, *, timeout: float = 10.0, tenant: str = "", **of_endpoint: str) -> LokiSource:
-    return LokiSource(LogSource("loki", "Loki", LOKI, Endpoint(url, **of_endpoint), tenant=tenant, timeout=timeout))
+    return LokiSource(LogSource("loki", "Loki", LOKI, HttpEndpoint(url, **of_endpoint), tenant=tenant, timeout=timeout))
 
 
 async def failure(source: LokiSource) -> StoreError:
@@ -60,8 +61,8 @@ async def failure(source: LokiSource) -> StoreError:
     return error
 
 
-def recent() -> Query:
-    return Query(OF_MAIL.labels, start=time.time_ns() - 60 * 10**9)
+def recent() -> LogQuery:
+    return LogQuery(OF_MAIL.labels, start=time.time_ns() - 60 * 10**9)
 
 
 def said(status: int, text: str, **headers: str) -> Answer:
@@ -190,7 +191,7 @@ async def test_whom_to_trust_is_configured(certificates: Path) -> None:
         assert isinstance(await failure(strange), TlsMismatch)
         assert isinstance(await failure(plain), StoreError)
         known = make(double.url, ca=str(certificates / "ca.crt"))
-        page = await known.search(Query(OF_MAIL.labels, start=now - 60 * 10**9))
+        page = await known.search(LogQuery(OF_MAIL.labels, start=now - 60 * 10**9))
         assert [line.text for line in page.lines] == ["safe"]
         for source in (strange, plain, known):
             await source.close()
@@ -199,10 +200,10 @@ async def test_whom_to_trust_is_configured(certificates: Path) -> None:
 async def test_an_answer_that_is_too_large_is_asked_for_in_parts(
     double: LokiDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "LARGEST", 128 * 1024)
+    monkeypatch.setattr(loki_client, "LARGEST", 128 * 1024)
     source, now, size = make(double.url), time.time_ns(), 20 * 1024
     double.push({"app": "mail"}, *((now - 2 * 10**9 + number, f"{number} " + "x" * size) for number in range(12)))
-    query = Query(OF_MAIL.labels, start=now - 60 * 10**9)
+    query = LogQuery(OF_MAIL.labels, start=now - 60 * 10**9)
     page = await source.search(query)
     lines = list(page.lines)
     while page.before:
@@ -219,6 +220,6 @@ async def test_a_stream_that_is_odd_is_shown_as_text(double: LokiDouble, source:
     double.answers = [
         streams({"stream": {"app": "mail", "a\ud800": "<b>"}, "values": [[str(at), "<i>\ud800\x00\r\nx", {}]]})
     ]
-    page = await source.search(Query(OF_MAIL.labels, start=at - 1))
+    page = await source.search(LogQuery(OF_MAIL.labels, start=at - 1))
     assert [line.text for line in page.lines] == ["<i>?\u2400\u240d\u240ax"]
     assert page.lines[0].labels == {"app": "mail", "a?": "<b>"}

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from recovery.backends import reader
-from recovery.backends.shared import script_reads
-from recovery.connections.wire import Wire
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.jobs import JobRow, State
-from recovery.domain.refs import QueueRef
+from recovery.backends.redis_common import script_reads
+from recovery.backends.registry import reader
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobRow, JobState
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
+from recovery.stores.redis.client import StoreClient
 from tests.acting import BASE, Bench
 from tests.integration.test_acl import admit, documented
 from tests.samples import BULLMQ
@@ -20,21 +20,25 @@ from tests.stores import Store
 from tests.wires import wired
 
 REF = QueueRef("main", BASE)
-FLAVOURS = {"bullmq5": BULLMQ, "bullmq4": Flavour(Library.BULLMQ, 4), "bull4": Flavour(Library.BULL, 4)}
+FLAVOURS = {
+    "bullmq5": BULLMQ,
+    "bullmq4": LibraryVersion(QueueLibrary.BULLMQ, 4),
+    "bull4": LibraryVersion(QueueLibrary.BULL, 4),
+}
 PLACES = {
-    "a-active": State.ACTIVE,
-    "held": State.ACTIVE,
-    "a-failed": State.FAILED,
-    "a-completed": State.COMPLETED,
-    "a-waiting": State.WAITING,
-    "a-delayed": State.DELAYED,
-    "ghost": State.ACTIVE,
-    "0": State.ACTIVE,
-    "wrong": State.ACTIVE,
-    "nowhere": State.WAITING,
-    "gone": State.FAILED,
-    "long": State.FAILED,
-    "b\udcff": State.ACTIVE,
+    "a-active": JobState.ACTIVE,
+    "held": JobState.ACTIVE,
+    "a-failed": JobState.FAILED,
+    "a-completed": JobState.COMPLETED,
+    "a-waiting": JobState.WAITING,
+    "a-delayed": JobState.DELAYED,
+    "ghost": JobState.ACTIVE,
+    "0": JobState.ACTIVE,
+    "wrong": JobState.ACTIVE,
+    "nowhere": JobState.WAITING,
+    "gone": JobState.FAILED,
+    "long": JobState.FAILED,
+    "b\udcff": JobState.ACTIVE,
 }
 
 
@@ -55,14 +59,16 @@ def jobs(bench: Bench) -> Bench:
     return bench
 
 
-def looks(flavour: Flavour, wire: Wire, wanted: list[tuple[str, State]], **how: Any) -> list[JobRow | None]:
+def looks(
+    flavour: LibraryVersion, wire: StoreClient, wanted: list[tuple[str, JobState]], **how: Any
+) -> list[JobRow | None]:
     return [reader(flavour).rows(wire, REF, [one], **how)[0] for one in wanted]
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS.values(), ids=FLAVOURS)
 @pytest.mark.parametrize("place", ["where it is", "elsewhere", "unknown"])
-def test_both_looks_say_the_same(jobs: Bench, flavour: Flavour, place: str) -> None:
-    wrong = {"where it is": None, "elsewhere": State.COMPLETED, "unknown": State.UNKNOWN}[place]
+def test_both_looks_say_the_same(jobs: Bench, flavour: LibraryVersion, place: str) -> None:
+    wrong = {"where it is": None, "elsewhere": JobState.COMPLETED, "unknown": JobState.UNKNOWN}[place]
     wanted = [(id, wrong or state) for id, state in PLACES.items()]
     with wired(jobs.queues.url) as wire:
         assert looks(flavour, wire, wanted, by_script=True) == looks(flavour, wire, wanted)
@@ -70,8 +76,8 @@ def test_both_looks_say_the_same(jobs: Bench, flavour: Flavour, place: str) -> N
 
 def test_a_script_sees_one_moment_and_plain_commands_do_not(jobs: Bench) -> None:
     with wired(jobs.queues.url) as wire:
-        (one,) = looks(BULLMQ, wire, [("a-active", State.ACTIVE)], by_script=True)
-        (other,) = looks(BULLMQ, wire, [("a-active", State.ACTIVE)])
+        (one,) = looks(BULLMQ, wire, [("a-active", JobState.ACTIVE)], by_script=True)
+        (other,) = looks(BULLMQ, wire, [("a-active", JobState.ACTIVE)])
     assert one == other
     assert one is not None
     assert other is not None
@@ -83,9 +89,9 @@ def test_a_list_that_is_too_long_for_a_script_is_searched_by_a_command(
 ) -> None:
     monkeypatch.setattr(script_reads, "DEPTH", 1)
     with wired(jobs.queues.url) as wire:
-        (row,) = looks(BULLMQ, wire, [("ghost", State.ACTIVE)], by_script=True)
+        (row,) = looks(BULLMQ, wire, [("ghost", JobState.ACTIVE)], by_script=True)
     assert row is not None
-    assert (row.state, row.missing, row.is_one_moment) == (State.ACTIVE, True, False)
+    assert (row.state, row.missing, row.is_one_moment) == (JobState.ACTIVE, True, False)
 
 
 def test_who_may_run_no_scripts_looks_all_the_same(serve: Callable[..., Store]) -> None:
@@ -93,20 +99,20 @@ def test_who_may_run_no_scripts_looks_all_the_same(serve: Callable[..., Store]) 
     store.client.zadd(f"{BASE}:failed", {"1": 5})
     store.client.hset(f"{BASE}:1", mapping={"name": "mail", "timestamp": 5})
     with wired(admit(store, documented())) as wire:
-        (row,) = looks(BULLMQ, wire, [("1", State.FAILED)], by_script=True)
+        (row,) = looks(BULLMQ, wire, [("1", JobState.FAILED)], by_script=True)
     assert row is not None
-    assert (row.name, row.state, row.is_one_moment) == ("mail", State.FAILED, False)
+    assert (row.name, row.state, row.is_one_moment) == ("mail", JobState.FAILED, False)
 
 
-LISTS = [State.ACTIVE, State.WAITING]
-SETS = [State.FAILED, State.COMPLETED, State.DELAYED]
+LISTS = [JobState.ACTIVE, JobState.WAITING]
+SETS = [JobState.FAILED, JobState.COMPLETED, JobState.DELAYED]
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS.values(), ids=FLAVOURS)
 @pytest.mark.parametrize("state", [*LISTS, *SETS])
 @pytest.mark.parametrize("oldest_first", [True, False], ids=["oldest first", "newest first"])
 def test_a_page_by_scripts_is_the_page_by_commands(
-    jobs: Bench, flavour: Flavour, state: State, oldest_first: bool
+    jobs: Bench, flavour: LibraryVersion, state: JobState, oldest_first: bool
 ) -> None:
     with wired(jobs.queues.url) as wire:
         pages = [
@@ -118,10 +124,10 @@ def test_a_page_by_scripts_is_the_page_by_commands(
     assert all(row.is_one_moment for row in pages[0].rows)
 
 
-@pytest.mark.parametrize("state", [State.ACTIVE, State.FAILED])
-def test_every_page_of_many_scripts_has_its_jobs(bench: Bench, state: State) -> None:
+@pytest.mark.parametrize("state", [JobState.ACTIVE, JobState.FAILED])
+def test_every_page_of_many_scripts_has_its_jobs(bench: Bench, state: JobState) -> None:
     for number in range(130):
-        (bench.orphan if state is State.ACTIVE else bench.failed)(f"{number}")
+        (bench.orphan if state is JobState.ACTIVE else bench.failed)(f"{number}")
     read, cursor = [], ""
     with wired(bench.queues.url) as wire:
         while not read or cursor:
@@ -138,7 +144,7 @@ def test_a_job_that_moved_far_in_its_list_is_read_by_commands(bench: Bench, monk
     monkeypatch.setattr(script_reads, "MARGIN", 0)
     monkeypatch.setattr(script_reads, "_stretch", lambda *_: ("l", 0, 0))
     with wired(bench.queues.url) as wire:
-        page = reader(BULLMQ).page(wire, REF, State.ACTIVE, oldest_first=True, by_script=True)
+        page = reader(BULLMQ).page(wire, REF, JobState.ACTIVE, oldest_first=True, by_script=True)
     assert {row.id: row.is_one_moment for row in page.rows} == {"moved": False, "there": True}
 
 
@@ -147,5 +153,5 @@ def test_a_page_is_read_all_the_same_where_no_script_may_run(serve: Callable[...
     store.client.zadd(f"{BASE}:failed", {"1": 5})
     store.client.hset(f"{BASE}:1", mapping={"name": "mail", "timestamp": 5})
     with wired(admit(store, documented())) as wire:
-        (row,) = reader(BULLMQ).page(wire, REF, State.FAILED, by_script=True).rows
+        (row,) = reader(BULLMQ).page(wire, REF, JobState.FAILED, by_script=True).rows
     assert (row.name, row.is_one_moment) == ("mail", False)

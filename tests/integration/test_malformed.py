@@ -13,15 +13,17 @@ from django.core.management import call_command
 
 from recovery.actions import runner
 from recovery.config import Config
-from recovery.connections import registry
-from recovery.domain.acting import Act, Outcome
-from recovery.domain.inbox import Inbox
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef
-from recovery.domain.verdicts import Kind
+from recovery.domain.actions.types import Action, Outcome
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobState
+from recovery.domain.stuck.inbox import StuckInbox
+from recovery.domain.stuck.types import VerdictKind
 from recovery.models import Incident
-from recovery.reads import audit as book
-from recovery.reads import inboxes, lists, schemas, stuck
+from recovery.reads.audit import queries as book
+from recovery.reads.queues import job_lists
+from recovery.reads.stuck import inbox_store, payload_schemas
+from recovery.reads.stuck import queries as stuck_queries
+from recovery.stores import registry
 from tests.acting import MAIL, Bench, set_up
 from tests.stores import Store
 from tests.watch_bench import SHORT, Counted, WatchBench, active, config_for
@@ -49,7 +51,7 @@ def watch(tmp_path: Path, valkey: Store, state_store: Store) -> Iterator[WatchBe
     one.close()
 
 
-def counts(inbox: Inbox) -> dict[str, int]:
+def counts(inbox: StuckInbox) -> dict[str, int]:
     return {kind.value: count for kind, count in inbox.counts.items()}
 
 
@@ -59,12 +61,16 @@ def test_a_stuck_job_with_bad_data_is_malformed_and_its_lock_is_still_told(watch
     watch.discover()
     inbox = watch.look()
     found = {row.job.id: row.verdict for row in inbox.rows}
-    assert (found["1"].kind, found["1"].behind, found["1"].suggests) == (Kind.MALFORMED, Kind.ABANDONED, Act.FAIL)
+    assert (found["1"].kind, found["1"].behind, found["1"].suggests) == (
+        VerdictKind.MALFORMED,
+        VerdictKind.ABANDONED,
+        Action.FAIL,
+    )
     assert found["1"].evidence[0] == WHY
     assert "has had no lock" in found["1"].why
-    assert (found["2"].kind, found["2"].behind) == (Kind.ABANDONED, None)
+    assert (found["2"].kind, found["2"].behind) == (VerdictKind.ABANDONED, None)
     assert (counts(inbox), inbox.people) == ({"malformed": 1, "abandoned": 1}, 2)
-    assert inboxes.decode(inboxes.encode(inbox)) == inbox
+    assert inbox_store.decode(inbox_store.encode(inbox)) == inbox
 
 
 def test_bad_data_does_not_hide_an_incident(watch: WatchBench, valkey: Store) -> None:
@@ -90,7 +96,7 @@ def test_a_queue_without_a_schema_costs_nothing_more(watch: WatchBench, valkey: 
     other = QueueRef("main", "bull:other")
     active(valkey, other.base, "1", data=BAD)
     watch.discover()
-    assert [row.verdict.kind for row in watch.look().rows] == [Kind.ABANDONED]
+    assert [row.verdict.kind for row in watch.look().rows] == [VerdictKind.ABANDONED]
 
 
 def test_an_older_library_is_proven_by_two_looks_all_the_same(watch: WatchBench, valkey: Store) -> None:
@@ -98,7 +104,7 @@ def test_an_older_library_is_proven_by_two_looks_all_the_same(watch: WatchBench,
     watch.discover()
     assert watch.look().rows == ()
     (row,) = watch.look(later=1_500).rows
-    assert (row.verdict.kind, row.verdict.behind) == (Kind.MALFORMED, Kind.ABANDONED)
+    assert (row.verdict.kind, row.verdict.behind) == (VerdictKind.MALFORMED, VerdictKind.ABANDONED)
 
 
 # -- what is read of the data
@@ -107,13 +113,13 @@ def test_an_older_library_is_proven_by_two_looks_all_the_same(watch: WatchBench,
 def test_long_data_is_measured_and_never_read(make_schema: Config, watch: WatchBench, valkey: Store) -> None:
     schema = make_schema.schema_of("main", MAIL.base)
     assert schema is not None
-    long = json.dumps({"to": 1, "more": "x" * schemas.DATA_LIMIT})
+    long = json.dumps({"to": 1, "more": "x" * payload_schemas.DATA_LIMIT})
     active(valkey, MAIL.base, "1", data=long)
     active(valkey, MAIL.base, "2", data=BAD)
     active(valkey, MAIL.base, "3", data="")
     wire = watch.registry.wire("main")
     with Counted(wire) as counted:
-        found = schemas.broken(wire, MAIL, ["1", "2", "3", "2"], schema)
+        found = payload_schemas.find_violations(wire, MAIL, ["1", "2", "3", "2"], schema)
     assert found == {"2": WHY, "3": "Its data violates the schema of its queue: data must have to."}
     assert (counted.calls, counted.commands) == (2, 4)
 
@@ -126,7 +132,7 @@ def test_much_data_is_read_in_parts(make_schema: Config, watch: WatchBench, valk
     active(valkey, MAIL.base, *ids, data=large)
     wire = watch.registry.wire("main")
     with Counted(wire) as counted:
-        assert set(schemas.broken(wire, MAIL, ids, schema)) == set(ids)
+        assert set(payload_schemas.find_violations(wire, MAIL, ids, schema)) == set(ids)
     assert counted.calls == 1 + 3
 
 
@@ -139,7 +145,7 @@ def test_what_is_no_hash_is_not_judged(make_schema: Config, watch: WatchBench, v
     schema = make_schema.schema_of("main", MAIL.base)
     assert schema is not None
     valkey.client.set(f"{MAIL.base}:1", "x")
-    assert schemas.broken(watch.registry.wire("main"), MAIL, ["1"], schema) == {}
+    assert payload_schemas.find_violations(watch.registry.wire("main"), MAIL, ["1"], schema) == {}
 
 
 # -- acts
@@ -154,7 +160,7 @@ def desk(valkey: Store, state_store: Store, tmp_path: Path, monkeypatch: pytest.
         yield bench
 
 
-def refused(desk: Bench, act: Act, id: str) -> str:
+def refused(desk: Bench, act: Action, id: str) -> str:
     (judgement,) = runner.preview(desk.order(act, id)).judgements
     assert not judgement.is_allowed
     return judgement.why
@@ -163,53 +169,53 @@ def refused(desk: Bench, act: Act, id: str) -> str:
 def test_a_malformed_orphan_is_requeued_only_by_force(desk: Bench) -> None:
     desk.orphan("1", data=BAD)
     desk.orphan("2", data=GOOD)
-    assert "needs force" in refused(desk, Act.REQUEUE, "1")
+    assert "needs force" in refused(desk, Action.REQUEUE, "1")
     done = [
-        *runner.perform(desk.order(Act.REQUEUE, "2")),
-        *runner.perform(desk.order(Act.REQUEUE, "1", force=True)),
+        *runner.perform(desk.order(Action.REQUEUE, "2")),
+        *runner.perform(desk.order(Action.REQUEUE, "1", force=True)),
     ]
     assert [result.outcome for result in done] == [Outcome.DONE, Outcome.DONE]
-    assert sorted(desk.ids(State.WAITING)) == ["1", "2"]
+    assert sorted(desk.ids(JobState.WAITING)) == ["1", "2"]
 
 
 def test_a_malformed_orphan_is_failed_without_force(desk: Bench) -> None:
     desk.orphan("1", data=BAD)
-    (result,) = runner.perform(desk.order(Act.FAIL, "1"))
+    (result,) = runner.perform(desk.order(Action.FAIL, "1"))
     assert result.outcome is Outcome.DONE
-    assert desk.ids(State.ACTIVE) == []
+    assert desk.ids(JobState.ACTIVE) == []
 
 
 def test_a_held_job_stays_held_whatever_its_data_is(desk: Bench) -> None:
     desk.held("1")
     desk.client.hset(f"{MAIL.base}:1", "data", BAD)
-    assert "holds its lock" in refused(desk, Act.REQUEUE, "1")
+    assert "holds its lock" in refused(desk, Action.REQUEUE, "1")
 
 
 def test_a_page_tells_bad_data_of_held_jobs_too(desk: Bench) -> None:
     desk.held("1", "2")
     desk.client.hset(f"{MAIL.base}:1", "data", BAD)
     desk.client.hset(f"{MAIL.base}:2", "data", GOOD)
-    queue = lists.locate(MAIL, None)
-    rows = queue.reader.page(queue.wire, MAIL, State.ACTIVE, size=10).rows
-    found = stuck.of_rows(queue, rows, None, now_ms())
+    queue = job_lists.locate(MAIL, None)
+    rows = queue.reader.page(queue.wire, MAIL, JobState.ACTIVE, size=10).rows
+    found = stuck_queries.verdicts_of_rows(queue, rows, None, now_ms())
     assert {id: (one.kind, one.of_lock) for id, one in found.items()} == {
-        "1": (Kind.MALFORMED, Kind.RUNNING),
-        "2": (Kind.RUNNING, Kind.RUNNING),
+        "1": (VerdictKind.MALFORMED, VerdictKind.RUNNING),
+        "2": (VerdictKind.RUNNING, VerdictKind.RUNNING),
     }
 
 
 def test_a_failed_job_with_bad_data_is_retried_only_by_force(desk: Bench) -> None:
     desk.failed("1", data=BAD)
     desk.failed("2", data=GOOD)
-    assert "needs force" in refused(desk, Act.RETRY, "1")
-    assert [result.outcome for result in runner.perform(desk.order(Act.RETRY, "2"))] == [Outcome.DONE]
-    assert [result.outcome for result in runner.perform(desk.order(Act.RETRY, "1", force=True))] == [Outcome.DONE]
+    assert "needs force" in refused(desk, Action.RETRY, "1")
+    assert [result.outcome for result in runner.perform(desk.order(Action.RETRY, "2"))] == [Outcome.DONE]
+    assert [result.outcome for result in runner.perform(desk.order(Action.RETRY, "1", force=True))] == [Outcome.DONE]
 
 
 def test_no_value_of_the_data_is_in_the_audit(desk: Bench) -> None:
     desk.orphan("1", data=BAD)
     desk.look()
-    runner.perform(desk.order(Act.FAIL, "1"))
+    runner.perform(desk.order(Action.FAIL, "1"))
     jobs = [job for number in (1, 2) for job in book.entry(number).jobs]
     written = str([(job.before, job.after, job.verdict) for job in jobs])
     assert "malformed" in written

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 import redis
 
-from recovery.backends import reader
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.jobs import Page, State
-from recovery.domain.refs import QueueRef
+from recovery.backends.registry import reader
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobRowPage, JobState
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
 from tests.restless import Restless
 from tests.stores import Store
 
 BASE = "bull:q"
 REF = QueueRef("main", BASE)
-OURS = reader(Flavour(Library.BULLMQ, 6))
+OURS = reader(LibraryVersion(QueueLibrary.BULLMQ, 6))
 JOBS = 3_000
 PAGE = 100
 DEEP = 10  # pages from the oldest
@@ -53,8 +53,8 @@ def wire(client: redis.Redis) -> Iterator[OPEN]:
         one.close()
 
 
-def page(wire: Restless, cursor: str = "") -> Page:
-    return OURS.page(wire, REF, State.ACTIVE, cursor=cursor, size=PAGE, oldest_first=True)
+def page(wire: Restless, cursor: str = "") -> JobRowPage:
+    return OURS.page(wire, REF, JobState.ACTIVE, cursor=cursor, size=PAGE, oldest_first=True)
 
 
 def deep(wire: OPEN) -> str:

@@ -14,15 +14,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from recovery.connections import state
-from recovery.domain.meters import COARSE, FINE
-from recovery.domain.servers import Origin, Server
-from recovery.monitor import agent, counters
+from recovery.domain.servers.metric_history import COARSE, FINE
+from recovery.domain.servers.samples import SampleOrigin, Server
+from recovery.monitor import agent, cpu_counters
 from recovery.monitor.agent import POLL
 from recovery.monitor.cgroups import Cgroups
-from recovery.monitor.times import Times
-from recovery.reads import servers
+from recovery.monitor.store_clock import StoreClock
+from recovery.servers import queries as servers_queries
 from recovery.shared_clock import steady
+from recovery.stores.state import state_keys
 from tests.integration.running import ROOT
 from tests.processes import end, spawn
 from tests.stores import Store
@@ -31,7 +31,7 @@ from tests.workers import Worker, working
 
 SERVER = "worker-1"
 PATIENCE = 30.0  # seconds; 15 on a machine that does nothing else
-KEY = state.server_metrics(SERVER)
+KEY = state_keys.server_metrics(SERVER)
 BLOCKER = """
 import sys
 allowed = {'recovery', 'redis', 'hiredis', 'psutil'}
@@ -45,16 +45,16 @@ class Closed:
             raise ImportError(f'{name} is not for the monitor')
 sys.meta_path.insert(0, Closed())
 from recovery.monitor import agent, settings
-from recovery.monitor.courier import courier
-from recovery.monitor.times import Times
+from recovery.monitor.sample_publisher import make_publisher
+from recovery.monitor.store_clock import StoreClock
 environ = {'UNSTALL_STATE_URL': 'redis://127.0.0.1:1/0', 'UNSTALL_SERVER_ID': 'a'}
-times = Times(0, 0.0)
-agent.Agent.make(settings.read(environ), courier(environ, times, print), times)
+times = StoreClock(0, 0.0)
+agent.Agent.make(settings.read(environ), make_publisher(environ, times, print), times)
 parts = [name for name in sys.modules if name.startswith('recovery.monitor.shipping.')]
 assert parts == ['recovery.monitor.shipping.settings'], parts
-from recovery.monitor.shipping.running import shipper
+from recovery.monitor.shipping.shipping_thread import make_shipper
 environ |= {'UNSTALL_LOG_FILES': '/none/*.log', 'UNSTALL_LOG_JOURNAL': 'none.service'}
-shipper(settings.read(environ).shipping, 'a', environ, times, print).turn(0.0)
+make_shipper(settings.read(environ).shipping, 'a', environ, times, print).turn(0.0)
 """
 
 
@@ -82,7 +82,7 @@ def test_it_tells_of_the_server_and_its_workers_and_of_what_a_killed_one_left(
     monitor: subprocess.Popen[bytes], state_store: Store, worker: Worker
 ) -> None:
     first = _seen(state_store)
-    assert (first.origin, first.poll) == (Origin.MONITOR, POLL * 1000)
+    assert (first.origin, first.poll) == (SampleOrigin.MONITOR, POLL * 1000)
     assert abs(first.sampled_at - time.time() * 1000) < PATIENCE * 1000
     assert (first.mem_total, first.cores) == (psutil.virtual_memory().total, os.cpu_count())
     assert 0 <= first.cpu_raw <= 100
@@ -99,9 +99,9 @@ def test_it_tells_of_the_server_and_its_workers_and_of_what_a_killed_one_left(
     assert child in [stray.pid for stray in found]
     assert not _seen(state_store).processes
 
-    history = servers.history(state_store.client, SERVER, 0.25, _seen(state_store).sampled_at + FINE.unit)
+    history = servers_queries.history(state_store.client, SERVER, 0.25, _seen(state_store).sampled_at + FINE.unit)
     assert any(point.cpu_raw is not None for point in history.points)
-    own = {KEY, state.SERVERS, *(state.server_history(SERVER, ring.name) for ring in (FINE, COARSE))}
+    own = {KEY, state_keys.SERVERS, *(state_keys.server_history(SERVER, ring.name) for ring in (FINE, COARSE))}
     assert set(state_store.client.keys("*")) == own
 
     monitor.send_signal(signal.SIGTERM)  # in the middle of a pause
@@ -129,11 +129,11 @@ def test_it_needs_redis_and_psutil_and_nothing_else_and_loads_no_shipping_unaske
 
 def test_a_busy_core_is_seen() -> None:
     cgroups = Cgroups(0)  # this test may itself run under a quota
-    before = counters.read(cgroups, steady())
+    before = cpu_counters.read(cgroups, steady())
     burner = spawn([sys.executable, "-c", "while True: pass"])
 
     def load() -> float:
-        shares = counters.read(cgroups, steady()).since(before)
+        shares = cpu_counters.read(cgroups, steady()).since(before)
         return shares.raw if shares else 0.0
 
     until(lambda: load() > 100 / (os.cpu_count() or 1) / 4, PATIENCE)
@@ -141,7 +141,7 @@ def test_a_busy_core_is_seen() -> None:
 
 
 def test_the_store_s_clock_is_the_one_that_counts_and_small_delays_are_no_other_clock() -> None:
-    times = Times(1_000_000, 50.0)
+    times = StoreClock(1_000_000, 50.0)
     assert times.at(51.5) == 1_001_500
     times.heard(1_002_400, 52.0)  # 0.4 s late
     assert times.at(52.0) == 1_002_000
@@ -150,7 +150,7 @@ def test_the_store_s_clock_is_the_one_that_counts_and_small_delays_are_no_other_
 
 
 def _seen(store: Store) -> Server:
-    (server,) = until(lambda: servers.fetch(store.client), PATIENCE)
+    (server,) = until(lambda: servers_queries.fetch(store.client), PATIENCE)
     return server
 
 

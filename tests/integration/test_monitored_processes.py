@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from recovery.monitor.crowd import SLICES, Crowd, Found
-from recovery.monitor.times import Times
+from recovery.monitor.process_table import SLICES, ProcessFindings, ProcessTable
+from recovery.monitor.store_clock import StoreClock
 from recovery.shared_clock import steady
 from tests.stores import Store
 from tests.waiting import until
 from tests.workers import Worker, working
 
 PATIENCE = 30.0  # seconds
-TIMES = Times(1_700_000_000_000, steady())
+TIMES = StoreClock(1_700_000_000_000, steady())
 SHELL = ("sh", "-c", '"$@"; exit 0', "sh")  # it founds the group, waits, and goes with its child
 
-Look = Callable[[], Found]
+Look = Callable[[], ProcessFindings]
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_children_that_outlive_their_worker_are_strays_with_what_they_have_open(
     assert all(worker.pattern in stray.parent for stray in found.strays)
     since = found.strays[0].since
     assert [stray.since for stray in look().strays] == [since, since]
-    recalled = Crowd((worker.pattern,), TIMES)  # as another monitor that was started in between
+    recalled = ProcessTable((worker.pattern,), TIMES)  # as another monitor that was started in between
     recalled.recall([*found.strays, replace(found.strays[0], pid=os.getpid())])
     again = recalled.look(steady())
     assert {(one.pid, one.parent) for one in again.strays} == {(one.pid, one.parent) for one in found.strays}
@@ -104,7 +104,7 @@ def test_a_worker_that_was_let_go_on_purpose_is_no_stray(worker: Worker, look: L
 
 
 def test_more_workers_than_are_listed_are_counted(worker: Worker, look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recovery.monitor.crowd.PROCESSES", 1)
+    monkeypatch.setattr("recovery.monitor.process_table.PROCESSES", 1)
     child = worker.detach()
     found = until(lambda: look() if look().left_out else None, PATIENCE)
     assert found.left_out == 1
@@ -112,11 +112,11 @@ def test_more_workers_than_are_listed_are_counted(worker: Worker, look: Look, mo
 
 
 def _looks(worker: Worker) -> Look:
-    crowd = Crowd((worker.pattern,), TIMES)
+    crowd = ProcessTable((worker.pattern,), TIMES)
     return lambda: crowd.look(steady())
 
 
-def _settled(look: Look, child: int) -> Found | None:
+def _settled(look: Look, child: int) -> ProcessFindings | None:
     """A look after the child has started its own, so that both are known."""
     found = look()
     children = Path(f"/proc/{child}/task/{child}/children").read_text().split()

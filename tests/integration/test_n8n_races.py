@@ -11,14 +11,14 @@ from threading import Barrier, Event
 import psycopg
 import pytest
 
-from recovery.actions.n8n_executions import ExecutionOperator
-from recovery.actions.operators import guarded, operator
+from recovery.actions.operators import guard_operator, operator
 from recovery.backends.base import Target
-from recovery.connections.registry import registry
-from recovery.domain.acting import Act, Options, Outcome, Seen
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.jobs import State
-from recovery.reads.n8n.targets import FLAVOUR
+from recovery.domain.actions.types import Action, ActionOptions, ExpectedJob, Outcome
+from recovery.domain.jobs import JobState
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
+from recovery.n8n.action_targets import FLAVOUR
+from recovery.n8n.execution_operator import ExecutionOperator
+from recovery.stores.registry import registry
 from tests.n8n_mending import EXECUTIONS, JOBS, Mending
 from tests.table_bench import Postgresql
 from tests.watching import now_ms
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 TIMES, LONG_TIMES = 200, 1_000
 STARTED = 1_760_000_000_000
 _STEP = 100e-6  # seconds
-BULL = Flavour(Library.BULL, 4)
+BULL = LibraryVersion(QueueLibrary.BULL, 4)
 # As a worker of n8n's writes it: whatever the row says.
 _SUCCESS = "UPDATE execution_entity SET status = 'success', finished = TRUE, \"stoppedAt\" = now() WHERE id = %s"
 
@@ -86,12 +86,12 @@ def test_no_execution_that_has_ended_is_ever_failed(
             pipeline.hset(f"bull:jobs:{id}", mapping={**fields, "data": data[id]})
             pipeline.lpush("bull:jobs:active", id)
         pipeline.execute()
-    able = guarded(operator(BULL), JOBS, BULL, registry().config)
+    able = guard_operator(operator(BULL), JOBS, BULL, registry().config)
     target = Target(registry().wire("main"), JOBS, BULL)
 
     def fail(id: str) -> Outcome:
-        seen = Seen(id, State.ACTIVE, processed_at=STARTED)
-        (done,) = able.on_jobs(Act.FAIL, target, [seen], Options(is_late=True), now_ms())
+        seen = ExpectedJob(id, JobState.ACTIVE, processed_at=STARTED)
+        (done,) = able.on_jobs(Action.FAIL, target, [seen], ActionOptions(is_late=True), now_ms())
         return done.outcome
 
     told = raced(postgresql, executions, fail)
@@ -108,8 +108,8 @@ def test_no_execution_that_has_ended_is_ever_marked(
     able, target = ExecutionOperator(), Target(registry().wire("main"), EXECUTIONS, FLAVOUR)
 
     def mark(id: str) -> Outcome:
-        seen = Seen(id, State.ACTIVE, processed_at=STARTED)
-        (done,) = able.on_jobs(Act.MARK, target, [seen], Options(), now_ms())
+        seen = ExpectedJob(id, JobState.ACTIVE, processed_at=STARTED)
+        (done,) = able.on_jobs(Action.MARK, target, [seen], ActionOptions(), now_ms())
         return done.outcome
 
     told = raced(postgresql, executions, mark)

@@ -10,9 +10,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from recovery.connections.sql import of
-from recovery.domain.n8n.mismatches import Mismatch
-from recovery.n8n import executions, tables
+from recovery.domain.n8n.mismatches import MismatchKind
+from recovery.n8n.database import executions, schema
+from recovery.stores.sql.sql_client import as_sql_client
 from tests.n8n_looking import Looks, documented_sql
 from tests.n8n_yard import Yard
 from tests.stores import Store
@@ -52,7 +52,7 @@ def reader(postgresql: Postgresql) -> Iterator[str]:
 def test_a_database_that_is_away_is_said_and_comes_back(yard: Yard, looking: Looking) -> None:
     looks = looking(yard.toml())
     lost = yard.execution("running", ago=MINUTES)
-    assert looks.settled().counts == {Mismatch.NO_JOB: 1}
+    assert looks.settled().counts == {MismatchKind.NO_JOB: 1}
 
     yard.place.server.stop()
     away = looks.look()
@@ -60,7 +60,7 @@ def test_a_database_that_is_away_is_said_and_comes_back(yard: Yard, looking: Loo
     assert (away.mismatches, away.pairs) == (0, ())
 
     yard.place.server.start()
-    assert looks.sees(Mismatch.NO_JOB).id == lost
+    assert looks.sees(MismatchKind.NO_JOB).id == lost
 
 
 def test_a_store_that_is_away_is_said_too(serve: Callable[..., Store], yard: Yard, looking: Looking) -> None:
@@ -99,11 +99,11 @@ def test_a_column_of_a_newer_n8n_is_read_past_and_keeps_us_from_writing(yard: Ya
     yard.execution("running", ago=MINUTES)
     looks = looking(yard.toml())
     truth = looks.settled()
-    assert truth.counts == {Mismatch.NO_JOB: 1}
+    assert truth.counts == {MismatchKind.NO_JOB: 1}
     assert truth.notes == (
         "n8n's executions have the column mood, which no version up to 2.41 has: nothing is written to them.",
     )
-    assert tables.learned(of(looks.registry.wire("n8n")), looks.n8n).read_only == truth.notes[0]
+    assert schema.cached_tables(as_sql_client(looks.registry.wire("n8n")), looks.n8n).read_only == truth.notes[0]
 
 
 def test_a_status_that_nobody_knows_is_no_mismatch(yard: Yard, looking: Looking) -> None:
@@ -124,7 +124,7 @@ def test_it_is_enough_to_read_some_columns_and_the_data_is_never_asked_for(
     truth = looks.settled()
     assert (truth.fault, [pair.id for pair in truth.pairs]) == ("", [lost])
     assert truth.pairs[0].title == "Invoices"
-    assert tables.learned(of(looks.registry.wire("n8n")), looks.n8n).writable == frozenset()
+    assert schema.cached_tables(as_sql_client(looks.registry.wire("n8n")), looks.n8n).writable == frozenset()
 
 
 def granted() -> list[str]:
@@ -198,7 +198,7 @@ def test_the_largest_id_that_a_job_may_name_is_looked_up(yard: Yard, looking: Lo
     yard.enqueue("2147483648")
     yard.enqueue("9999999999")
     truth = looking(yard.toml()).settled()
-    assert truth.counts == {Mismatch.DELETED: 2}
+    assert truth.counts == {MismatchKind.DELETED: 2}
 
 
 def test_many_are_read_in_steps(yard: Yard, looking: Looking) -> None:
@@ -208,5 +208,5 @@ def test_many_are_read_in_steps(yard: Yard, looking: Looking) -> None:
         executions.STEP * 2 + 1,
     )
     truth = looking(yard.toml()).settled()
-    assert truth.counts == {Mismatch.NO_JOB: executions.STEP * 2 + 1}
+    assert truth.counts == {MismatchKind.NO_JOB: executions.STEP * 2 + 1}
     assert len(truth.pairs) == 1000

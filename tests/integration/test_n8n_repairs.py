@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from recovery.actions import audit, bulk, gather, runner, sight
-from recovery.actions import n8n_guard as guard
-from recovery.actions.gather import Selection
-from recovery.connections import registry
-from recovery.domain.acting import Act, Order, Outcome
-from recovery.domain.verdicts import Kind
+from recovery.actions import precheck, runner
+from recovery.actions.audit import audit_log
+from recovery.actions.bulk import bulk_runs, job_selection
+from recovery.actions.bulk.job_selection import BulkSelection
+from recovery.domain.actions.types import Action, ActionCommand, Outcome
+from recovery.domain.stuck.types import VerdictKind
 from recovery.errors import Unsupported
-from recovery.reads.n8n import instances
-from recovery.scanners.truths.watch import Watch
+from recovery.n8n import guarded_operator as guard
+from recovery.n8n import instance_store
+from recovery.scanners.n8n.comparison import ComparisonScanner
+from recovery.stores import registry
 from tests.acting import ADMIN
 from tests.n8n_instances import register
 from tests.n8n_mending import EXECUTIONS, JOBS, MINUTES, Mending, mending
@@ -37,8 +39,8 @@ class TestFail:
         run = here.lost()
         with here.yard.main(run) as main:
             until(lambda: here.client.pubsub_numsub("bull:jobs:failed")[0][1], what="main listens")
-            foretold = here.look(Act.FAIL, run.job)
-            result = here.does(Act.FAIL, run.job)
+            foretold = here.look(Action.FAIL, run.job)
+            result = here.does(Action.FAIL, run.job)
             assert main.wait() == "error"
         assert "nothing is left to retry" in foretold.risk
         assert result.outcome is Outcome.DONE
@@ -47,7 +49,7 @@ class TestFail:
 
     def test_the_audit_names_the_execution(self, here: Mending) -> None:
         run = here.lost()
-        here.does(Act.FAIL, run.job)
+        here.does(Action.FAIL, run.job)
         intent, outcome = here.audited()
         assert intent["jobs"][0]["n8n"]["execution"] == run.execution
         assert intent["jobs"][0]["n8n"]["status"] == "running"
@@ -55,7 +57,7 @@ class TestFail:
 
     def test_when_main_was_restarted_it_says_that_nobody_listens(self, here: Mending) -> None:
         run = here.lost()
-        result = here.does(Act.FAIL, run.job)
+        result = here.does(Action.FAIL, run.job)
         assert result.outcome is Outcome.DONE
         assert "marked as crashed" in result.why
         assert here.yard.status(run.execution) == "running"
@@ -74,14 +76,14 @@ class TestFail:
         """Somebody listens, and the execution is not an error yet."""
         if version:
             register(here.client, "m", "main", version=version)
-        store, known = here.state.client, instances.looked(registry.registry(), {}, now_ms())
-        instances.publish(store, known)
+        store, known = here.state.client, instance_store.read_all(registry.registry(), {}, now_ms())
+        instance_store.publish(store, known)
         monkeypatch.setattr(guard, "FOLLOWED", 0.5)
         run = here.lost()
         with here.client.pubsub() as main:
             main.subscribe("bull:jobs:failed")
             until(lambda: main.get_message(timeout=0.1), what="it listens")
-            result = here.does(Act.FAIL, run.job)
+            result = here.does(Action.FAIL, run.job)
         assert result.outcome is Outcome.DONE
         assert words in result.why
 
@@ -89,7 +91,7 @@ class TestFail:
     def test_an_execution_that_has_ended_is_not_failed(self, here: Mending, status: str) -> None:
         run = here.lost()
         here.yard.ended(run, status)
-        result = here.does(Act.FAIL, run.job)
+        result = here.does(Action.FAIL, run.job)
         assert result.outcome is Outcome.REFUSED
         assert result.why == f"Its execution {run.execution} has ended ({status}): remove the job."
         assert here.is_there(run)
@@ -98,14 +100,14 @@ class TestFail:
         self, here: Mending, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The look that judges sees it running; the one that holds its row sees that it has ended."""
-        run, written = here.lost(), audit.write_intent
+        run, written = here.lost(), audit_log.write_intent
 
         def ends(*args: object, **more: object) -> int:
             here.yard.ended(run)
             return written(*args, **more)  # type: ignore[arg-type]
 
-        order = here.order(Act.FAIL, run.job)
-        monkeypatch.setattr(audit, "write_intent", ends)
+        order = here.order(Action.FAIL, run.job)
+        monkeypatch.setattr(audit_log, "write_intent", ends)
         result = here.carry_out(order)
         assert result.outcome is Outcome.REFUSED
         assert "has ended (success)" in result.why
@@ -115,35 +117,35 @@ class TestFail:
     def test_one_that_was_deleted_is_not_failed(self, here: Mending) -> None:
         run = here.lost()
         here.yard.delete(run.execution)
-        assert "was deleted in n8n" in here.does(Act.FAIL, run.job).why
+        assert "was deleted in n8n" in here.does(Action.FAIL, run.job).why
 
     def test_one_that_is_put_aside_is_not_failed(self, here: Mending) -> None:
         run = here.lost()
         here.yard.update(run.execution, status="waiting")
-        assert "resumes with a new job" in here.does(Act.FAIL, run.job).why
+        assert "resumes with a new job" in here.does(Action.FAIL, run.job).why
 
     def test_while_the_database_is_away_it_takes_force(self, here: Mending) -> None:
         run = here.lost()
-        order = here.order(Act.FAIL, run.job)
+        order = here.order(Action.FAIL, run.job)
         here.yard.run("ALTER TABLE {} RENAME TO elsewhere")
         refused = here.carry_out(order)
         assert refused.outcome is Outcome.REFUSED
         assert refused.why.endswith("This needs force.")
-        assert here.does(Act.FAIL, run.job, force=True).outcome is Outcome.DONE
+        assert here.does(Action.FAIL, run.job, force=True).outcome is Outcome.DONE
 
 
 class TestRequeue:
     def test_with_consent_it_runs_again(self, here: Mending) -> None:
         run = here.lost()
-        assert here.look(Act.REQUEUE, run.job).why.endswith("This needs consent.")
-        assert here.does(Act.REQUEUE, run.job, consent=True).outcome is Outcome.DONE
+        assert here.look(Action.REQUEUE, run.job).why.endswith("This needs consent.")
+        assert here.does(Action.REQUEUE, run.job, consent=True).outcome is Outcome.DONE
         assert here.yard.queue().counts()["waiting"] == 1
 
     @pytest.mark.parametrize("status", ["success", "error", "crashed"])
     def test_an_execution_that_has_ended_is_never_run_again(self, here: Mending, status: str) -> None:
         run = here.lost()
         here.yard.ended(run, status)
-        result = here.does(Act.REQUEUE, run.job, consent=True, force=True)
+        result = here.does(Action.REQUEUE, run.job, consent=True, force=True)
         assert result.outcome is Outcome.REFUSED
         assert f"has ended ({status})" in result.why
         assert here.yard.queue().counts()["waiting"] == 0
@@ -151,23 +153,23 @@ class TestRequeue:
     def test_what_has_not_begun_is_put_back_without_a_consent(self, here: Mending) -> None:
         run = here.lost()
         here.yard.update(run.execution, status="new", startedAt=None)
-        told = here.look(Act.REQUEUE, run.job)
+        told = here.look(Action.REQUEUE, run.job)
         assert told.risk == "None of its steps has run: n8n counts its execution as new."
-        assert here.does(Act.REQUEUE, run.job).outcome is Outcome.DONE
+        assert here.does(Action.REQUEUE, run.job).outcome is Outcome.DONE
         assert here.yard.queue().counts()["waiting"] == 1
 
     def test_what_begins_between_the_look_and_the_script_is_not_put_back(
         self, here: Mending, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        run, written = here.lost(), audit.write_intent
+        run, written = here.lost(), audit_log.write_intent
         here.yard.update(run.execution, status="new", startedAt=None)
 
         def begins(*args: object, **more: object) -> int:
             here.yard.started(run)
             return written(*args, **more)  # type: ignore[arg-type]
 
-        order = here.order(Act.REQUEUE, run.job)
-        monkeypatch.setattr(audit, "write_intent", begins)
+        order = here.order(Action.REQUEUE, run.job)
+        monkeypatch.setattr(audit_log, "write_intent", begins)
         result = here.carry_out(order)
         assert result.outcome is Outcome.REFUSED
         assert "would run twice" in result.why
@@ -181,8 +183,8 @@ class TestCancel:
         heard.subscribe("bull:jobs:progress")
         until(lambda: (heard.get_message(timeout=1) or {}).get("type") == "subscribe")
         here.watch.discover()
-        risk = here.look(Act.CANCEL, run.job).risk
-        result = here.does(Act.CANCEL, run.job)
+        risk = here.look(Action.CANCEL, run.job).risk
+        result = here.does(Action.CANCEL, run.job)
         told = [json.loads(until(lambda: heard.get_message(timeout=1))["data"]) for _ in range(2)]
         heard.close()
         assert result.outcome is Outcome.DONE
@@ -193,7 +195,7 @@ class TestCancel:
     def test_when_nobody_listens_it_says_so_and_changes_nothing(self, here: Mending) -> None:
         run = here.held()
         here.watch.discover()
-        result = here.does(Act.CANCEL, run.job)
+        result = here.does(Action.CANCEL, run.job)
         assert result.outcome is Outcome.REFUSED
         assert "no process was notified" in result.why
         assert here.client.hget(f"bull:jobs:{run.job}", "progress") in (None, b"0")
@@ -204,26 +206,26 @@ class TestRemove:
     def test_the_job_of_an_execution_that_has_ended_goes(self, here: Mending, status: str) -> None:
         run = here.lost()
         here.yard.ended(run, status)
-        assert here.does(Act.REMOVE, run.job).outcome is Outcome.DONE
+        assert here.does(Action.REMOVE, run.job).outcome is Outcome.DONE
         assert not here.is_there(run)
         assert here.yard.status(run.execution) == status
 
     def test_that_of_a_deleted_one_goes_while_it_waits(self, here: Mending) -> None:
         run = here.yard.begin()
         here.yard.delete(run.execution)
-        assert here.does(Act.REMOVE, run.job).outcome is Outcome.DONE
+        assert here.does(Action.REMOVE, run.job).outcome is Outcome.DONE
 
     def test_that_of_one_that_is_going_goes_with_a_warning(self, here: Mending) -> None:
         run = here.yard.begin()
-        assert "stays new in n8n" in here.look(Act.REMOVE, run.job).risk
+        assert "stays new in n8n" in here.look(Action.REMOVE, run.job).risk
 
 
 class TestMark:
     def test_what_runs_without_a_job_becomes_crashed_as_n8n_writes_it(self, here: Mending) -> None:
         lost = here.yard.execution("running", ago=MINUTES)
         here.seen_alone(lost)
-        assert "it can be retried" in here.look(Act.MARK, lost).risk
-        result = here.does(Act.MARK, lost)
+        assert "it can be retried" in here.look(Action.MARK, lost).risk
+        result = here.does(Action.MARK, lost)
         assert (result.outcome, here.yard.status(lost)) == (Outcome.DONE, "crashed")
         (stopped, waits) = here.yard._rows(
             'SELECT "stoppedAt" IS NOT NULL, "waitTill" FROM {} WHERE id = %s', int(lost)
@@ -233,7 +235,7 @@ class TestMark:
     def test_the_audit_names_the_execution(self, here: Mending) -> None:
         lost = here.yard.execution("running", ago=MINUTES)
         here.seen_alone(lost)
-        here.does(Act.MARK, lost)
+        here.does(Action.MARK, lost)
         intent, outcome = here.audited()
         assert intent["jobs"][0]["job"] == lost
         assert intent["jobs"][0]["n8n"] == {
@@ -243,7 +245,7 @@ class TestMark:
 
     def test_not_before_it_was_without_a_job_for_half_a_minute(self, here: Mending) -> None:
         lost = here.yard.execution("running", ago=MINUTES)
-        result = here.does(Act.MARK, lost)
+        result = here.does(Action.MARK, lost)
         assert result.outcome is Outcome.REFUSED
         assert "n8n itself waits 30 s" in result.why
         assert here.yard.status(lost) == "running"
@@ -253,49 +255,49 @@ class TestMark:
         run = here.held()
         here.client.delete("bull:jobs:active", f"bull:jobs:{run.job}", f"bull:jobs:{run.job}:lock")
         here.seen_alone(run.execution)
-        result = here.does(Act.MARK, run.execution)
+        result = here.does(Action.MARK, run.execution)
         assert result.outcome is Outcome.REFUSED
         assert result.why.startswith("A worker has been connected since before it began, and may still run it.")
         assert result.why.endswith("This needs force.")
         assert here.yard.status(run.execution) == "running"
-        assert here.does(Act.MARK, run.execution, force=True).outcome is Outcome.DONE
+        assert here.does(Action.MARK, run.execution, force=True).outcome is Outcome.DONE
 
     def test_what_no_worker_has_begun_is_marked_beside_any_worker(self, here: Mending) -> None:
         here.yard.work()
         until(lambda: any("am9icw" in one["name"] for one in here.client.client_list()), what="it is connected")
         lost = here.yard.execution("new", ago=MINUTES)
         here.seen_alone(lost)
-        assert here.does(Act.MARK, lost).outcome is Outcome.DONE
+        assert here.does(Action.MARK, lost).outcome is Outcome.DONE
 
     def test_not_while_a_job_is_there_for_it(self, here: Mending) -> None:
         run = here.yard.begin(ago=MINUTES)
         here.seen_alone(run.execution)
-        assert f"The job {run.job} of bull:jobs exists for it" in here.does(Act.MARK, run.execution).why
+        assert f"The job {run.job} of bull:jobs exists for it" in here.does(Action.MARK, run.execution).why
 
     @pytest.mark.parametrize("status", ["success", "error", "crashed", "canceled", "waiting"])
     def test_only_what_is_going(self, here: Mending, status: str) -> None:
         ended = here.yard.execution(status, ago=MINUTES)
-        result = here.does(Act.MARK, ended)
+        result = here.does(Action.MARK, ended)
         assert result.outcome is Outcome.REFUSED
         assert here.yard.status(ended) == status
 
     def test_what_n8n_runs_without_a_job_takes_force(self, here: Mending) -> None:
         by_hand = here.yard.execution("running", mode="manual", ago=MINUTES)
         here.seen_alone(by_hand)
-        assert here.does(Act.MARK, by_hand).why.endswith("This needs force.")
-        assert here.does(Act.MARK, by_hand, force=True).outcome is Outcome.DONE
+        assert here.does(Action.MARK, by_hand).why.endswith("This needs force.")
+        assert here.does(Action.MARK, by_hand, force=True).outcome is Outcome.DONE
 
     def test_one_that_ended_since_it_was_shown_is_left_alone(self, here: Mending) -> None:
         lost = here.yard.execution("running", ago=MINUTES)
         here.seen_alone(lost)
-        order = here.order(Act.MARK, lost)
+        order = here.order(Action.MARK, lost)
         here.yard.update(lost, status="success", finished=True)
         result = here.carry_out(order)
         assert (result.outcome, here.yard.status(lost)) == (Outcome.REFUSED, "success")
 
     def test_one_that_was_deleted_is_missing(self, here: Mending) -> None:
         lost = here.yard.execution("running", ago=MINUTES)
-        order = here.order(Act.MARK, lost)
+        order = here.order(Action.MARK, lost)
         here.yard.delete(lost)
         assert here.carry_out(order).outcome is Outcome.MISSING
 
@@ -306,10 +308,10 @@ def test_a_database_that_may_only_be_read_is_asked_and_not_written(
     url = f"{yard.place.url}"
     with mending(yard, state_store, tmp_path, monkeypatch, url=f'{url}"\nread_only = true\n#"') as here:
         run = here.lost()
-        assert here.does(Act.FAIL, run.job).outcome is Outcome.DONE
+        assert here.does(Action.FAIL, run.job).outcome is Outcome.DONE
         other = yard.execution("running", ago=MINUTES)
         here.seen_alone(other)
-        assert "configured to be read only" in here.does(Act.MARK, other).why
+        assert "configured to be read only" in here.does(Action.MARK, other).why
         assert yard.status(other) == "running"
 
 
@@ -317,7 +319,7 @@ def test_an_n8n_that_is_newer_than_all_that_is_known_is_not_written(yard: Yard, 
     yard.run('ALTER TABLE {} ADD COLUMN "novelty" text')
     lost = yard.execution("running", ago=MINUTES)
     here.seen_alone(lost)
-    assert "nothing is written to them" in here.does(Act.MARK, lost).why
+    assert "nothing is written to them" in here.does(Action.MARK, lost).why
     assert yard.status(lost) == "running"
 
 
@@ -329,50 +331,50 @@ def test_without_a_database_the_risk_is_said(
         path.write_text(path.read_text().replace('[[n8n]]\ndatabase = "n8n"', "[[n8n]]"))
         registry.reset()
         run = here.lost()
-        assert "is not configured" in here.look(Act.FAIL, run.job).risk
-        assert here.does(Act.FAIL, run.job).outcome is Outcome.DONE
+        assert "is not configured" in here.look(Action.FAIL, run.job).risk
+        assert here.does(Action.FAIL, run.job).outcome is Outcome.DONE
 
 
 def test_n8ns_queue_is_never_paused(here: Mending) -> None:
     here.yard.begin()
     here.watch.discover()
-    (result,) = runner.perform(Order(Act.PAUSE, JOBS, ADMIN, "to be calm"))
+    (result,) = runner.perform(ActionCommand(Action.PAUSE, JOBS, ADMIN, "to be calm"))
     assert result.outcome is Outcome.REFUSED
     assert "marks the executions that wait in it as crashed" in result.why
 
 
 def test_what_is_for_executions_is_not_done_to_jobs(here: Mending) -> None:
     run = here.lost()
-    assert here.watch.sees(JOBS, Kind.ABANDONED)
-    for act in (Act.MARK, Act.RELAUNCH):
+    assert here.watch.sees(JOBS, VerdictKind.ABANDONED)
+    for act in (Action.MARK, Action.RELAUNCH):
         with pytest.raises(Unsupported):
-            runner.perform(Order(act, JOBS, ADMIN, "wrong", runner.seen(JOBS, (run.job,))))
+            runner.perform(ActionCommand(act, JOBS, ADMIN, "wrong", runner.current_jobs(JOBS, (run.job,))))
 
 
 def test_what_the_leader_has_listed_for_half_a_minute_is_marked_at_once(here: Mending) -> None:
     lost = here.yard.execution("running", ago=MINUTES)
     here.watch.discover()
     here.watch.look()
-    watch = Watch(here.watch.registry, lambda: here.watch.snapshot)
+    watch = ComparisonScanner(here.watch.registry, lambda: here.watch.snapshot)
     watch.run(now_ms() - 31_000)
     watch.run(now_ms())
-    assert here.does(Act.MARK, lost).outcome is Outcome.DONE
+    assert here.does(Action.MARK, lost).outcome is Outcome.DONE
 
 
 def test_a_mark_of_one_that_was_started_again_counts_for_nothing(here: Mending) -> None:
     lost = here.yard.execution("running", ago=MINUTES)
     here.seen_alone(lost)
     here.yard.update(lost, startedAt="2026-01-01T00:00:00Z")
-    assert "n8n itself waits" in here.does(Act.MARK, lost).why
+    assert "n8n itself waits" in here.does(Action.MARK, lost).why
 
 
 def test_marks_of_what_is_over_are_forgotten_after_a_day(here: Mending) -> None:
     lost = here.yard.execution("running", ago=MINUTES)
-    here.look(Act.MARK, lost)
+    here.look(Action.MARK, lost)
     here.yard.ended(Run(lost, ""), "success")
     here.watch.discover()
     here.watch.look()
-    watch = Watch(here.watch.registry, lambda: here.watch.snapshot)
+    watch = ComparisonScanner(here.watch.registry, lambda: here.watch.snapshot)
     watch.run(now_ms() + 86_000_000)
     assert here.state.client.hlen("unstall:n8n:alone") == 1
     watch.run(now_ms() + 86_500_000)
@@ -381,18 +383,18 @@ def test_marks_of_what_is_over_are_forgotten_after_a_day(here: Mending) -> None:
 
 def test_executions_are_not_gathered(here: Mending) -> None:
     """There is no list of them in Redis, and "all" must not come to nothing in silence."""
-    order = Order(Act.MARK, EXECUTIONS, ADMIN, "all of them")
-    chosen = Selection.all("failed", now_ms())
+    order = ActionCommand(Action.MARK, EXECUTIONS, ADMIN, "all of them")
+    chosen = BulkSelection.all("failed", now_ms())
     with pytest.raises(Unsupported, match="one by one"):
-        bulk.order(order, chosen)
+        bulk_runs.order(order, chosen)
     with pytest.raises(Unsupported, match="one by one"):
-        list(gather.every(sight.scene(EXECUTIONS, Act.MARK), chosen))
+        list(job_selection.iterate_jobs(precheck.build_context(EXECUTIONS, Action.MARK), chosen))
 
 
 def test_several_are_marked_in_one_order(here: Mending) -> None:
     lost = [here.yard.execution("running", ago=MINUTES) for _ in range(3)]
     for one in lost:
         here.seen_alone(one)
-    results = runner.perform(here.order(Act.MARK, *lost))
+    results = runner.perform(here.order(Action.MARK, *lost))
     assert [result.outcome for result in results] == [Outcome.DONE] * 3
     assert {here.yard.status(one) for one in lost} == {"crashed"}

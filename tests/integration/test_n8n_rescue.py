@@ -10,14 +10,13 @@ import pytest
 from django.test import override_settings
 
 from recovery import shared_clock
-from recovery.connections import registry
-from recovery.domain.acting import Act, Outcome
-from recovery.domain.n8n.losses import Loss, LossOutcome
-from recovery.domain.verdicts import Kind
+from recovery.domain.actions.types import Action, Outcome
+from recovery.domain.n8n.lost_executions import LostExecutionOutcome, LostExecutionRecord
+from recovery.domain.stuck.types import VerdictKind
 from recovery.models import ExecutionCopy, LostExecution
-from recovery.n8n import public
-from recovery.reads.n8n import losses
-from recovery.scanners.execution_copies import ExecutionCopyWatch
+from recovery.n8n import api_client, lost_executions
+from recovery.scanners.n8n.execution_copies import ExecutionCopyWatch
+from recovery.stores import registry
 from tests.n8n_api import HANG, PublicApi
 from tests.n8n_mending import JOBS, KEPT, OVERWRITTEN, Mending, mending
 from tests.n8n_yard import Run, Yard
@@ -50,11 +49,11 @@ def here(begin: Begin) -> Mending:
     return begin()
 
 
-def look(here: Mending, *, later: int = 0) -> Loss | None:
+def look(here: Mending, *, later: int = 0) -> LostExecutionRecord | None:
     """One look of the scheduler, as if `later` ms had passed; the one execution of the history after it."""
     snapshot = here.watch.snapshot
     ExecutionCopyWatch(registry.registry(), lambda: snapshot).run(shared_clock.now() + later)
-    return next(iter(losses.newest()), None)
+    return next(iter(lost_executions.newest()), None)
 
 
 def at_risk(here: Mending) -> Run:
@@ -73,7 +72,7 @@ def lost(here: Mending) -> Run:
     overwrite(here, run)
     loss = look(here)
     assert loss is not None
-    assert loss.outcome is LossOutcome.LOST
+    assert loss.outcome is LostExecutionOutcome.LOST
     return run
 
 
@@ -83,35 +82,35 @@ def overwrite(here: Mending, run: Run) -> None:
     here.keeps(run.execution, OVERWRITTEN)
 
 
-def history() -> tuple[LossOutcome, str, bool]:
-    (loss,) = losses.newest()
+def history() -> tuple[LostExecutionOutcome, str, bool]:
+    (loss,) = lost_executions.newest()
     return loss.outcome, loss.retried_as, loss.has_copy
 
 
 def test_before_n8n_overwrites_it_it_runs_again_from_n8ns_own_data(here: Mending, api: PublicApi) -> None:
     run = at_risk(here)
-    result = here.does(Act.RESCUE, run.execution, consent=True)
+    result = here.does(Action.RESCUE, run.execution, consent=True)
     assert (result.outcome, result.why) == (Outcome.DONE, f"It runs again as execution {api.made[0]}.")
     assert api.read == [KEPT]
-    assert history() == (LossOutcome.RESCUED, api.made[0], False)
+    assert history() == (LostExecutionOutcome.RESCUED, api.made[0], False)
 
 
 def test_afterwards_the_copy_is_written_back_and_n8n_retries_it(here: Mending, api: PublicApi) -> None:
     run = lost(here)
-    result = here.does(Act.RESCUE, run.execution, consent=True)
+    result = here.does(Action.RESCUE, run.execution, consent=True)
     assert result.outcome is Outcome.DONE
     assert result.why == f"Its data was restored from the copy. It runs again as execution {api.made[0]}."
     assert api.read == [KEPT]
     assert here.yard.data(run.execution) == KEPT
     assert here.yard.status(run.execution) == "error"
-    assert history() == (LossOutcome.RETRIED, api.made[0], False)
+    assert history() == (LostExecutionOutcome.RETRIED, api.made[0], False)
 
 
 @pytest.mark.parametrize("state", [at_risk, lost])
 def test_it_runs_again_once(here: Mending, api: PublicApi, state: Callable[[Mending], Run]) -> None:
     run = state(here)
-    here.does(Act.RESCUE, run.execution, consent=True)
-    again = here.does(Act.RESCUE, run.execution, consent=True, force=True)
+    here.does(Action.RESCUE, run.execution, consent=True)
+    again = here.does(Action.RESCUE, run.execution, consent=True, force=True)
     assert again.why == f"It ran again already, as execution {api.made[0]}."
     assert len(api.made) == 1
 
@@ -121,7 +120,7 @@ def test_two_that_rescue_it_at_once_begin_one_run(
     here: Mending, api: PublicApi, state: Callable[[Mending], Run]
 ) -> None:
     run = state(here)
-    orders = [here.order(Act.RESCUE, run.execution, consent=True) for _ in range(2)]
+    orders = [here.order(Action.RESCUE, run.execution, consent=True) for _ in range(2)]
     results = []
     other = threading.Thread(target=lambda: results.append(here.carry_out(orders[1])))
 
@@ -139,15 +138,15 @@ def test_two_that_rescue_it_at_once_begin_one_run(
 @pytest.mark.parametrize("state", [at_risk, lost])
 def test_it_takes_consent(here: Mending, api: PublicApi, state: Callable[[Mending], Run]) -> None:
     run = state(here)
-    assert here.does(Act.RESCUE, run.execution).why.endswith("This needs consent.")
+    assert here.does(Action.RESCUE, run.execution).why.endswith("This needs consent.")
     assert not api.asked
 
 
 def test_or_a_workflow_whose_steps_may_run_twice(begin: Begin, api: PublicApi) -> None:
     here = begin(IDEMPOTENT)
     run = at_risk(here)
-    assert "Its steps may run twice: every step asks once" in here.look(Act.RESCUE, run.execution).risk
-    assert here.does(Act.RESCUE, run.execution).outcome is Outcome.DONE
+    assert "Its steps may run twice: every step asks once" in here.look(Action.RESCUE, run.execution).risk
+    assert here.does(Action.RESCUE, run.execution).outcome is Outcome.DONE
 
 
 def test_n8n_overwrites_it_only_after_the_retry_has_read_it(here: Mending, api: PublicApi) -> None:
@@ -159,7 +158,7 @@ def test_n8n_overwrites_it_only_after_the_retry_has_read_it(here: Mending, api: 
         until(here.yard.waits_for_lock, what="main waits for the row")
 
     api.meanwhile = race
-    assert here.does(Act.RESCUE, run.execution, consent=True).outcome is Outcome.DONE
+    assert here.does(Action.RESCUE, run.execution, consent=True).outcome is Outcome.DONE
     main.join()
     assert api.read == [KEPT]
     assert here.yard.data(run.execution) == OVERWRITTEN
@@ -169,17 +168,17 @@ def test_what_n8n_has_overwritten_meanwhile_is_refused_and_rescued_from_the_copy
     here: Mending, api: PublicApi
 ) -> None:
     run = at_risk(here)
-    order = here.order(Act.RESCUE, run.execution, consent=True)
+    order = here.order(Action.RESCUE, run.execution, consent=True)
     overwrite(here, run)
     assert here.carry_out(order).outcome is Outcome.REFUSED
     assert not api.asked
-    assert here.does(Act.RESCUE, run.execution, consent=True).outcome is Outcome.DONE
+    assert here.does(Action.RESCUE, run.execution, consent=True).outcome is Outcome.DONE
     assert api.read == [KEPT]
 
 
 def test_one_that_a_worker_runs_has_nothing_to_rescue(here: Mending, api: PublicApi) -> None:
     run = here.held()
-    assert "nothing to rescue" in here.does(Act.RESCUE, run.execution, consent=True, force=True).why
+    assert "nothing to rescue" in here.does(Action.RESCUE, run.execution, consent=True, force=True).why
     assert not api.asked
 
 
@@ -188,7 +187,7 @@ def test_one_that_a_worker_holds_again_is_refused(here: Mending, api: PublicApi)
     here.client.set(f"bull:jobs:{run.job}:lock", "somebody", px=60_000)
     worker = here.yard.work()
     until(lambda: here.watch.look() and _workers(here), what="the snapshot has a worker")
-    assert "not proven" in here.does(Act.RESCUE, run.execution, consent=True, force=True).why
+    assert "not proven" in here.does(Action.RESCUE, run.execution, consent=True, force=True).why
     assert not api.asked
     worker.kill()
 
@@ -196,17 +195,17 @@ def test_one_that_a_worker_holds_again_is_refused(here: Mending, api: PublicApi)
 def test_before_it_is_proven_that_the_worker_is_gone_it_is_refused(here: Mending, api: PublicApi) -> None:
     run = at_risk(here)
     here.client.delete("bull:jobs:active", f"bull:jobs:{run.job}")
-    LostExecution.objects.update(verdict=Kind.LATE.value, proven_at=None)
-    why = here.does(Act.RESCUE, run.execution, consent=True, force=True).why
+    LostExecution.objects.update(verdict=VerdictKind.LATE.value, proven_at=None)
+    why = here.does(Action.RESCUE, run.execution, consent=True, force=True).why
     assert "was not proven before" in why
     assert not api.asked
 
 
 def test_after_n8n_failed_it_without_that_proof_it_takes_force(here: Mending, api: PublicApi) -> None:
     run = lost(here)
-    LostExecution.objects.update(verdict=Kind.LATE.value, proven_at=None)
-    assert here.does(Act.RESCUE, run.execution, consent=True).why.endswith("This needs force.")
-    assert here.does(Act.RESCUE, run.execution, consent=True, force=True).outcome is Outcome.DONE
+    LostExecution.objects.update(verdict=VerdictKind.LATE.value, proven_at=None)
+    assert here.does(Action.RESCUE, run.execution, consent=True).why.endswith("This needs force.")
+    assert here.does(Action.RESCUE, run.execution, consent=True, force=True).outcome is Outcome.DONE
 
 
 @pytest.mark.parametrize(
@@ -215,7 +214,7 @@ def test_after_n8n_failed_it_without_that_proof_it_takes_force(here: Mending, ap
 def test_what_was_not_lost_is_refused(here: Mending, api: PublicApi, status: str, why: str) -> None:
     run = at_risk(here)
     here.yard.update(run.execution, status=status)
-    assert why in here.does(Act.RESCUE, run.execution, consent=True, force=True).why
+    assert why in here.does(Action.RESCUE, run.execution, consent=True, force=True).why
     assert not api.asked
 
 
@@ -223,7 +222,7 @@ def test_what_was_retried_in_n8n_is_not_run_a_second_time(here: Mending, api: Pu
     run = lost(here)
     again = here.yard.execution("running", mode="retry")
     here.yard.update(again, retryOf=run.execution)
-    why = here.does(Act.RESCUE, run.execution, consent=True, force=True).why
+    why = here.does(Action.RESCUE, run.execution, consent=True, force=True).why
     assert why == f"It ran again already, as execution {again}."
 
 
@@ -231,14 +230,14 @@ def test_without_a_copy_it_is_said_why_there_is_none(here: Mending, api: PublicA
     run = lost(here)
     ExecutionCopy.objects.all().delete()
     LostExecution.objects.update(copy_trouble="Its data was too large.")
-    why = here.does(Act.RESCUE, run.execution, consent=True, force=True).why
+    why = here.does(Action.RESCUE, run.execution, consent=True, force=True).why
     assert why == "There is no copy of its data. Its data was too large."
 
 
 def test_a_copy_of_another_secret_key_is_not_used(here: Mending, api: PublicApi) -> None:
     run = lost(here)
     with override_settings(SECRET_KEY="k" * 50):
-        result = here.does(Act.RESCUE, run.execution, consent=True)
+        result = here.does(Action.RESCUE, run.execution, consent=True)
     assert (result.outcome, "another UNSTALL_SECRET_KEY" in result.why) == (Outcome.REFUSED, True)
     assert here.yard.data(run.execution) == OVERWRITTEN
 
@@ -246,38 +245,38 @@ def test_a_copy_of_another_secret_key_is_not_used(here: Mending, api: PublicApi)
 def test_what_n8n_refuses_can_be_rescued_again(here: Mending, api: PublicApi) -> None:
     run = lost(here)
     api.faults.append(401)
-    result = here.does(Act.RESCUE, run.execution, consent=True)
+    result = here.does(Action.RESCUE, run.execution, consent=True)
     assert (result.outcome, "restored" in result.why, "API key" in result.why) == (Outcome.REFUSED, True, True)
-    assert history() == (LossOutcome.LOST, "", True)
-    assert here.does(Act.RESCUE, run.execution, consent=True).outcome is Outcome.DONE
+    assert history() == (LostExecutionOutcome.LOST, "", True)
+    assert here.does(Action.RESCUE, run.execution, consent=True).outcome is Outcome.DONE
     assert api.read == [KEPT]
 
 
 def test_of_what_is_unsure_nobody_begins_a_second_run_until_it_is_known(
     here: Mending, api: PublicApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(public, "SECONDS", 1.0)
+    monkeypatch.setattr(api_client, "SECONDS", 1.0)
     run = lost(here)
     api.faults.append(HANG)
-    assert here.does(Act.RESCUE, run.execution, consent=True).outcome is Outcome.UNKNOWN
-    assert "has begun" in here.does(Act.RESCUE, run.execution, consent=True, force=True).why
+    assert here.does(Action.RESCUE, run.execution, consent=True).outcome is Outcome.UNKNOWN
+    assert "has begun" in here.does(Action.RESCUE, run.execution, consent=True, force=True).why
     LostExecution.objects.update(claimed_at=shared_clock.now() - 121_000)
-    assert here.does(Act.RESCUE, run.execution, consent=True).outcome is Outcome.DONE
+    assert here.does(Action.RESCUE, run.execution, consent=True).outcome is Outcome.DONE
 
 
 def test_a_lost_answer_is_found_in_the_database(here: Mending, api: PublicApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(public, "SECONDS", 1.0)
+    monkeypatch.setattr(api_client, "SECONDS", 1.0)
     run = lost(here)
     api.faults.append(HANG)
-    here.does(Act.RESCUE, run.execution, consent=True)
+    here.does(Action.RESCUE, run.execution, consent=True)
     made = api.retry(run.execution)
     look(here)
-    assert history() == (LossOutcome.RETRIED, made, False)
+    assert history() == (LostExecutionOutcome.RETRIED, made, False)
 
 
 def test_the_audit_tells_what_it_was_decided_by(here: Mending, api: PublicApi) -> None:
     run = lost(here)
-    here.does(Act.RESCUE, run.execution, consent=True)
+    here.does(Action.RESCUE, run.execution, consent=True)
     intent, outcome = here.audited()
     told = intent["jobs"][0]["n8n"]
     assert (told["status"], told["verdict"], told["overwritten"]) == ("error", "abandoned", True)
@@ -292,7 +291,7 @@ def test_before_n8n_2_the_job_is_put_back_and_nothing_is_rescued(
         postgresql.run(f'ALTER TABLE execution_entity DROP COLUMN "{column}"')
     here = begin()
     run = at_risk(here)
-    assert "requeues its job" in here.does(Act.RESCUE, run.execution, consent=True, force=True).why
+    assert "requeues its job" in here.does(Action.RESCUE, run.execution, consent=True, force=True).why
     assert not api.asked
 
 
@@ -320,7 +319,7 @@ def test_a_missing_right_is_named(
         postgresql.run(f"GRANT {grant} TO reader")
     here = begin(url=reader)
     run = lost(here)
-    assert why in here.does(Act.RESCUE, run.execution, consent=True, force=True).why
+    assert why in here.does(Action.RESCUE, run.execution, consent=True, force=True).why
     assert here.yard.data(run.execution) == OVERWRITTEN
 
 

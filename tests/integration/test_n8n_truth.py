@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from recovery.connections.sql import of
-from recovery.domain.jobs import State
+from recovery.domain.jobs import JobState
+from recovery.domain.n8n.comparison import N8nRelease
 from recovery.domain.n8n.error_rates import ErrorRate
-from recovery.domain.n8n.mismatches import Mismatch, Repair
-from recovery.domain.n8n.pairs import Release
-from recovery.n8n import error_rates, tables
+from recovery.domain.n8n.mismatches import MismatchKind, MismatchRepair
+from recovery.n8n.database import error_rates, schema
+from recovery.stores.sql.sql_client import as_sql_client
 from tests.fleet import Fleet
 from tests.n8n_looking import Looks, kinds
 from tests.n8n_mending import KEPT, OVERWRITTEN
@@ -65,12 +65,12 @@ def test_what_is_as_it_should_be_is_no_mismatch(yard: Yard, looks: Looks) -> Non
 
 def test_a_running_execution_without_a_job_is_told_with_what_n8n_will_do(yard: Yard, looks: Looks) -> None:
     lost = yard.execution("running", ago=MINUTES)
-    pair = looks.sees(Mismatch.NO_JOB)
+    pair = looks.sees(MismatchKind.NO_JOB)
 
     assert pair.id == lost
     assert pair.claim is None
     assert pair.finding is not None
-    assert pair.finding.repair is Repair.MARK
+    assert pair.finding.repair is MismatchRepair.MARK
     assert (
         pair.finding.why
         == f"Execution {lost} is running since 5 min. No job for it waits or runs in any of n8n's queues."
@@ -84,7 +84,7 @@ def test_the_second_look_tells_what_the_first_one_met_even_when_it_comes_a_momen
     yard.execution("running", ago=MINUTES)
     assert looks.look().mismatches == 0
     early = looks.look(later=29.2)
-    assert early.counts == {Mismatch.NO_JOB: 1}
+    assert early.counts == {MismatchKind.NO_JOB: 1}
 
 
 def test_while_a_worker_is_older_than_it_the_workers_are_to_be_checked_first(yard: Yard, looks: Looks) -> None:
@@ -94,10 +94,10 @@ def test_while_a_worker_is_older_than_it_the_workers_are_to_be_checked_first(yar
     yard.started(run)
     yard.store.client.delete("bull:jobs:active", f"bull:jobs:{run.job}")  # type: ignore[attr-defined]  # as a flush
 
-    pair = looks.sees(Mismatch.NO_JOB, later=60)
+    pair = looks.sees(MismatchKind.NO_JOB, later=60)
 
     assert pair.finding is not None
-    assert pair.finding.repair is Repair.CHECK
+    assert pair.finding.repair is MismatchRepair.CHECK
     assert pair.finding.evidence[-1].startswith("A worker has been connected since before it began")
 
 
@@ -108,11 +108,11 @@ def test_an_execution_whose_failed_job_was_kept_did_not_hear_of_it(yard: Yard, l
     queue.work("fail", apart=True)
     until(lambda: queue.counts()["failed"] == 1)
 
-    pair = looks.sees(Mismatch.NO_JOB, later=60)
+    pair = looks.sees(MismatchKind.NO_JOB, later=60)
 
     assert pair.claim is not None
     assert pair.claim.job.id == job
-    assert pair.claim.state is State.FAILED
+    assert pair.claim.state is JobState.FAILED
     assert "n8n's main process was not notified" in (pair.finding.why if pair.finding else "")
 
 
@@ -129,9 +129,9 @@ def test_a_job_whose_worker_was_killed_is_orphaned_beside_its_running_execution(
     truth = looks.settled()
 
     (pair,) = truth.pairs
-    assert (pair.id, kinds(pair)) == (run.execution, Mismatch.ORPHANED)
+    assert (pair.id, kinds(pair)) == (run.execution, MismatchKind.ORPHANED)
     assert pair.finding is not None
-    assert pair.finding.repair is Repair.FAIL
+    assert pair.finding.repair is MismatchRepair.FAIL
     assert "No worker is connected." in pair.finding.evidence
     assert pair.finding.fate.startswith("Never recovered: no worker is connected")
 
@@ -148,7 +148,7 @@ def test_an_orphan_is_told_when_two_looks_saw_it_and_not_before(yard: Yard, look
     assert first.mismatches == 0
     assert len(first.young) == 1
     assert looks.look(later=10).mismatches == 0
-    assert looks.look(later=31).counts == {Mismatch.ORPHANED: 1}
+    assert looks.look(later=31).counts == {MismatchKind.ORPHANED: 1}
 
 
 @pytest.mark.parametrize("status", ["crashed", "error", "canceled"])
@@ -159,11 +159,11 @@ def test_a_worker_that_runs_what_has_ended_for_n8n_is_unseen(yard: Yard, looks: 
     yard.ended(run, status, ago=MINUTES)
     yard.update(run.execution, startedAt=None)
 
-    pair = looks.sees(Mismatch.UNSEEN, later=60)
+    pair = looks.sees(MismatchKind.UNSEEN, later=60)
 
     assert pair.id == run.execution
     assert pair.finding is not None
-    assert pair.finding.repair is Repair.CANCEL
+    assert pair.finding.repair is MismatchRepair.CANCEL
     assert pair.finding.fate == "It runs to its end: its effects stand, whatever status its execution has."
 
 
@@ -214,7 +214,7 @@ def test_the_child_of_a_lost_execution_is_told_although_an_older_worker_is_there
 
     truth = looks.settled(later=60)
 
-    found = {pair.id: pair.finding for pair in truth.pairs if kinds(pair) is Mismatch.DEAD_PARENT}
+    found = {pair.id: pair.finding for pair in truth.pairs if kinds(pair) is MismatchKind.DEAD_PARENT}
 
     assert sorted(found) == sorted([orphan, grandchild])
     one, other = found[orphan], found[grandchild]
@@ -222,7 +222,7 @@ def test_the_child_of_a_lost_execution_is_told_although_an_older_worker_is_there
     assert other is not None
     assert (one.parent, other.parent) == (parent, orphan)
     assert f"Its parent, execution {parent}, was lost with its worker." in one.evidence
-    assert one.repair is Repair.CHECK
+    assert one.repair is MismatchRepair.CHECK
 
 
 def test_the_child_of_one_that_lives_or_has_ended_is_not_told(yard: Yard, looks: Looks) -> None:
@@ -243,8 +243,8 @@ def test_without_the_right_to_read_what_is_kept_the_parent_stays_unknown(yard: Y
     yard.work()
     until(lambda: looks.snapshot().workers, what="a worker is connected")
     child(yard, yard.execution("crashed", stopped=0), ago=0)
-    known = tables.learned(of(looks.registry.wire("n8n")), looks.n8n)
-    of(looks.registry.wire("n8n")).learn(("n8n", "public", ""), replace(known, reads_data=False))
+    known = schema.cached_tables(as_sql_client(looks.registry.wire("n8n")), looks.n8n)
+    as_sql_client(looks.registry.wire("n8n")).learn(("n8n", "public", ""), replace(known, reads_data=False))
     truth = looks.settled(later=60)
     assert (truth.pairs, truth.unsure_parents) == ((), 1)
 
@@ -255,12 +255,12 @@ def test_a_wait_that_main_does_not_resume_is_told_after_two_minutes(
 ) -> None:
     waiting = yard.execution("waiting", ago=600, wait=late - 60)  # the second look is a minute ahead
     truth = looks.settled()
-    assert [pair.id for pair in truth.pairs if kinds(pair) is Mismatch.OVERDUE] == ([waiting] if is_told else [])
+    assert [pair.id for pair in truth.pairs if kinds(pair) is MismatchKind.OVERDUE] == ([waiting] if is_told else [])
     assert truth.parked == 1
     if is_told:
         finding = truth.pairs[0].finding
         assert finding is not None
-        assert finding.repair is Repair.CHECK_MAIN
+        assert finding.repair is MismatchRepair.CHECK_MAIN
         assert finding.evidence[-1] == "It was to resume 2 min ago."
 
 
@@ -278,11 +278,11 @@ def test_what_n8n_has_asked_its_worker_to_abort_is_told_as_that(yard: Yard, look
     yard.store.client.hset(f"bull:jobs:{run.job}", "progress", progress)  # type: ignore[attr-defined]
     yard.ended(run, "canceled", ago=MINUTES)
 
-    pair = looks.sees(Mismatch.STOPPING, later=60)
+    pair = looks.sees(MismatchKind.STOPPING, later=60)
 
     assert pair.id == run.execution
     assert pair.finding is not None
-    assert pair.finding.repair is Repair.NONE
+    assert pair.finding.repair is MismatchRepair.NONE
     assert pair.finding.fate.startswith("The job is removed when the running step returns.")
 
 
@@ -295,7 +295,7 @@ def test_a_long_progress_of_a_job_is_not_read(yard: Yard, looks: Looks) -> None:
         f"bull:jobs:{run.job}", "progress", '{"kind":"abort-job"}'.ljust(65)
     )
     yard.ended(run, "canceled", ago=MINUTES)
-    assert looks.sees(Mismatch.UNSEEN, later=60).id == run.execution
+    assert looks.sees(MismatchKind.UNSEEN, later=60).id == run.execution
 
 
 @pytest.mark.parametrize(
@@ -304,11 +304,11 @@ def test_a_long_progress_of_a_job_is_not_read(yard: Yard, looks: Looks) -> None:
 def test_the_waiting_job_of_an_ended_execution_is_left(yard: Yard, looks: Looks, status: str, next_is: str) -> None:
     run = yard.begin(ago=MINUTES)
     yard.ended(run, status, ago=MINUTES)
-    pair = looks.sees(Mismatch.LEFT, later=60)
+    pair = looks.sees(MismatchKind.LEFT, later=60)
 
     assert pair.id == run.execution
     assert pair.finding is not None
-    assert pair.finding.repair is Repair.REMOVE
+    assert pair.finding.repair is MismatchRepair.REMOVE
     assert next_is in pair.finding.fate
 
 
@@ -317,10 +317,10 @@ def test_a_job_still_held_after_its_execution_ended_well_is_only_to_be_waited_fo
     yard.work()
     taken(yard)
     yard.ended(run, "success", ago=MINUTES)
-    pair = looks.sees(Mismatch.LEFT, later=60)
+    pair = looks.sees(MismatchKind.LEFT, later=60)
 
     assert pair.finding is not None
-    assert pair.finding.repair is Repair.NONE
+    assert pair.finding.repair is MismatchRepair.NONE
 
 
 @pytest.mark.parametrize("how", ["deleted", "marked deleted"])
@@ -334,20 +334,20 @@ def test_a_job_whose_execution_was_deleted_waits_for_nothing(yard: Yard, looks: 
 
     (pair,) = looks.look(later=31).pairs
 
-    assert (pair.id, kinds(pair)) == (run.execution, Mismatch.DELETED)
+    assert (pair.id, kinds(pair)) == (run.execution, MismatchKind.DELETED)
     assert pair.finding is not None
-    assert pair.finding.repair is Repair.REMOVE
+    assert pair.finding.repair is MismatchRepair.REMOVE
     assert pair.finding.fate == "No worker is connected: the next one to connect fails it: it finds no such execution."
 
 
 def test_a_sub_workflow_is_told_when_everything_that_may_have_started_it_is_gone(yard: Yard, looks: Looks) -> None:
     child = yard.execution("running", mode="integrated", ago=MINUTES)
     yard.begin()  # with a queue it is known that no worker is connected
-    pair = looks.sees(Mismatch.DEAD_PARENT)
+    pair = looks.sees(MismatchKind.DEAD_PARENT)
 
     assert pair.id == child
     assert pair.finding is not None
-    assert pair.finding.repair is Repair.MARK
+    assert pair.finding.repair is MismatchRepair.MARK
 
 
 def test_a_sub_workflow_whose_parent_may_be_alive_is_only_counted(yard: Yard, looks: Looks) -> None:
@@ -371,7 +371,7 @@ def test_a_sub_workflow_begun_before_a_worker_came_is_alone_and_one_begun_after_
 
     truth = looks.settled(later=60)
 
-    assert [(pair.id, kinds(pair)) for pair in truth.pairs] == [(old, Mismatch.DEAD_PARENT)]
+    assert [(pair.id, kinds(pair)) for pair in truth.pairs] == [(old, MismatchKind.DEAD_PARENT)]
     assert truth.unsure_parents == 1
 
 
@@ -385,12 +385,12 @@ def test_executions_that_wait_in_a_paused_queue_are_told_before_n8n_marks_them_c
     truth = looks.look(later=60)
 
     assert {pair.id: kinds(pair) for pair in truth.pairs} == {
-        run.execution: Mismatch.PAUSED,
-        later.execution: Mismatch.PAUSED,
+        run.execution: MismatchKind.PAUSED,
+        later.execution: MismatchKind.PAUSED,
     }
     finding = truth.pairs[0].finding
     assert finding is not None
-    assert finding.repair is Repair.RESUME
+    assert finding.repair is MismatchRepair.RESUME
     assert "although its job waits" in finding.fate
 
 
@@ -401,7 +401,7 @@ def test_the_queues_of_worker_pools_belong_to_it(yard: Yard, looks: Looks) -> No
 
     truth = looks.look(later=60)
 
-    assert [(pair.id, kinds(pair)) for pair in truth.pairs] == [(left.execution, Mismatch.LEFT)]
+    assert [(pair.id, kinds(pair)) for pair in truth.pairs] == [(left.execution, MismatchKind.LEFT)]
     assert [pair.id for pair in truth.matching] == [pooled.execution]
     assert truth.pairs[0].claim is not None
     assert truth.pairs[0].claim.job.queue.base == "bull:jobs-heavy"
@@ -440,7 +440,7 @@ def test_what_began_a_moment_ago_is_no_mismatch_yet(yard: Yard, looks: Looks) ->
     yard.execution("running", ago=10)
 
     assert looks.settled(later=-60).mismatches == 0
-    assert looks.settled(later=30).counts == {Mismatch.NO_JOB: 1}
+    assert looks.settled(later=30).counts == {MismatchKind.NO_JOB: 1}
 
 
 def test_an_execution_whose_job_has_just_gone_has_n8ns_own_half_minute(yard: Yard, looks: Looks) -> None:
@@ -452,7 +452,7 @@ def test_an_execution_whose_job_has_just_gone_has_n8ns_own_half_minute(yard: Yar
 
     assert looks.look(later=60).mismatches == 0
     assert looks.look(later=85).mismatches == 0
-    assert looks.look(later=95).counts == {Mismatch.NO_JOB: 1}
+    assert looks.look(later=95).counts == {MismatchKind.NO_JOB: 1}
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -467,7 +467,7 @@ def test_each_release_is_known_by_its_tables(
     truth = looks.settled()
     looks.close()
 
-    expected = {"1.0": Release.OLD, "1.123": Release.ONE, "2.41": Release.TWO}[release]
+    expected = {"1.0": N8nRelease.OLD, "1.123": N8nRelease.ONE, "2.41": N8nRelease.TWO}[release]
     assert (truth.fault, truth.release, truth.notes) == ("", expected, ())
     assert [(pair.id, pair.title) for pair in truth.pairs] == [(lost, "Import")]
     assert [pair.id for pair in truth.matching] == [kept.execution]

@@ -10,19 +10,22 @@ from pathlib import Path
 import psutil
 import pytest
 
-from recovery import config, shared_clock
+from recovery import shared_clock
 from recovery.config import load
-from recovery.config.endpoints import Endpoint
-from recovery.connections import state
-from recovery.connections.registry import Registry
-from recovery.domain import nodes as told
-from recovery.domain.meters import POINTS, Series
-from recovery.domain.servers import Origin, Server
+from recovery.config import nodes as config_nodes
+from recovery.config.addresses.http_endpoints import HttpEndpoint
+from recovery.domain.servers import node_exporter as told
+from recovery.domain.servers.metric_history import POINTS, ServerSeries
+from recovery.domain.servers.samples import SampleOrigin, Server
 from recovery.errors import StoreError
-from recovery.reads import past, promql, servers
-from recovery.reads.nodes import Nodes
-from recovery.reads.promql import Grid, Row, quoted
-from recovery.scanners.nodes.prometheus import EVERY, FromPrometheus
+from recovery.servers import queries as servers_queries
+from recovery.servers import server_history
+from recovery.servers.nodes.prometheus_poller import EVERY, PrometheusPoller
+from recovery.servers.prometheus_nodes import PrometheusNodes
+from recovery.stores.http import promql
+from recovery.stores.http.promql import PrometheusGrid, PrometheusSeries, quoted
+from recovery.stores.registry import ConnectionRegistry
+from recovery.stores.state import state_keys
 from tests.measuring import NodeExporter, Prometheus, patient
 from tests.odd_pages import OK, OddPages
 from tests.stores import Store
@@ -53,38 +56,38 @@ def prometheus() -> Iterator[Prometheus]:
 
 
 @pytest.fixture
-def registry(tmp_path: Path, state_store: Store, prometheus: Prometheus) -> Iterator[Registry]:
+def registry(tmp_path: Path, state_store: Store, prometheus: Prometheus) -> Iterator[ConnectionRegistry]:
     made = _registry(tmp_path, state_store, prometheus.url)
     yield made
     made.close()
 
 
-def _registry(directory: Path, store: Store, url: str, *, match: str = NODE, more: str = "") -> Registry:
+def _registry(directory: Path, store: Store, url: str, *, match: str = NODE, more: str = "") -> ConnectionRegistry:
     (directory / "unstall.toml").write_text(f"[prometheus]\nurl = '{url}'\nmatch = '{match}'\n{more}")
-    return Registry(load({"UNSTALL_STATE_URL": store.url}, directory=directory))
+    return ConnectionRegistry(load({"UNSTALL_STATE_URL": store.url}, directory=directory))
 
 
-def _nodes(url: str) -> Nodes:
-    return Nodes(config.nodes.Prometheus(Endpoint(url)))
+def _nodes(url: str) -> PrometheusNodes:
+    return PrometheusNodes(config_nodes.PrometheusConfig(HttpEndpoint(url)))
 
 
-def _scanner(registry: Registry) -> FromPrometheus:
+def _scanner(registry: ConnectionRegistry) -> PrometheusPoller:
     assert registry.config.prometheus is not None
-    return FromPrometheus(registry, registry.config.prometheus)
+    return PrometheusPoller(registry, registry.config.prometheus)
 
 
 def now() -> int:
     return shared_clock.now()
 
 
-def _known(series: Series) -> list[float]:
+def _known(series: ServerSeries) -> list[float]:
     return [point.cpu_raw for point in series.points if point.cpu_raw is not None]
 
 
-def _with_points(registry: Registry, server: Server) -> Series:
-    def charted() -> Series | None:
+def _with_points(registry: ConnectionRegistry, server: Server) -> ServerSeries:
+    def charted() -> ServerSeries | None:
         # A point is closed when its fifteen seconds are over.
-        series = past.history(registry, server.id, 0.25, now() + 15_000, origin=server.origin)
+        series = server_history.history(registry, server.id, 0.25, now() + 15_000, origin=server.origin)
         return series if _known(series) else None
 
     found = until(charted, SECONDS)
@@ -92,11 +95,11 @@ def _with_points(registry: Registry, server: Server) -> Series:
     return found
 
 
-def test_a_server_is_told_of_and_has_a_past_at_once(registry: Registry, state_store: Store) -> None:
+def test_a_server_is_told_of_and_has_a_past_at_once(registry: ConnectionRegistry, state_store: Store) -> None:
     scanner, client = _scanner(registry), state_store.client
     until(lambda: scanner.run(now()), SECONDS)
-    (server,) = servers.fetch(client)
-    assert (server.id, server.origin) == (HOST, Origin.PROMETHEUS)
+    (server,) = servers_queries.fetch(client)
+    assert (server.id, server.origin) == (HOST, SampleOrigin.PROMETHEUS)
     assert server.poll > EVERY * 1000
     assert 0 <= (server.cpu_raw or 0) <= 100
     assert server.cores == psutil.cpu_count()
@@ -107,7 +110,7 @@ def test_a_server_is_told_of_and_has_a_past_at_once(registry: Registry, state_st
     assert abs(now() - server.sampled_at) < SECONDS * 1000
 
     for hours in (0.25, 1, 6, 168):
-        series = past.history(registry, server.id, hours, now() + 15_000, origin=server.origin)
+        series = server_history.history(registry, server.id, hours, now() + 15_000, origin=server.origin)
         assert 0 < len(series.points) <= POINTS
         assert "Read from the Prometheus" in series.note
     series = _with_points(registry, server)
@@ -119,22 +122,22 @@ def test_a_server_is_told_of_and_has_a_past_at_once(registry: Registry, state_st
     assert series.points[0].is_unknown  # before anybody measured
 
 
-def test_a_scrape_is_told_once_and_by_nobody_closer(registry: Registry, state_store: Store) -> None:
+def test_a_scrape_is_told_once_and_by_nobody_closer(registry: ConnectionRegistry, state_store: Store) -> None:
     scanner, client = _scanner(registry), state_store.client
     until(lambda: scanner.run(now()), SECONDS)
     until(lambda: scanner.run(now()) == 0, SECONDS, "a look between two scrapes")
-    client.hset(state.server_metrics(HOST), mapping=Server(HOST, "its own", now(), 5000).encode())
+    client.hset(state_keys.server_metrics(HOST), mapping=Server(HOST, "its own", now(), 5000).encode())
     assert [scanner.run(now()) for _ in range(3)] == [0, 0, 0]
-    assert client.hget(state.server_metrics(HOST), "host") == b"its own"
+    assert client.hget(state_keys.server_metrics(HOST), "host") == b"its own"
 
 
 def test_a_server_may_have_a_name_of_its_own(tmp_path: Path, state_store: Store, prometheus: Prometheus) -> None:
-    ((up,),) = promql.instant(Endpoint(prometheus.url), ["up"])
+    ((up,),) = promql.instant(HttpEndpoint(prometheus.url), ["up"])
     node = f"[[nodes]]\nid = 'eu\"(1'\ninstance = '{up.labels['instance']}'\n"
     registry = _registry(tmp_path, state_store, prometheus.url, more=node)
     try:
         until(lambda: _scanner(registry).run(now()), SECONDS)
-        (server,) = servers.fetch(state_store.client)
+        (server,) = servers_queries.fetch(state_store.client)
         assert server.id == 'eu"(1'
         assert _known(_with_points(registry, server))
     finally:
@@ -156,10 +159,10 @@ def test_what_it_cannot_tell_is_told_in_words(tmp_path: Path, state_store: Store
             registry = _registry(tmp_path, state_store, url, match=match)
             try:
                 assert _scanner(registry).run(now()) == 0
-                series = past.history(registry, HOST, 1, now(), origin=Origin.PROMETHEUS)
+                series = server_history.history(registry, HOST, 1, now(), origin=SampleOrigin.PROMETHEUS)
             finally:
                 registry.close()
-            (trouble,) = told.decode(state_store.client.hget(state.NODES, "prometheus"))
+            (trouble,) = told.decode(state_store.client.hget(state_keys.NODES, "prometheus"))
             assert (trouble.id, says in trouble.says, bool(trouble.advice)) == ("", True, True), trouble
             assert (says in series.note) == is_charted
             assert not _known(series)
@@ -171,17 +174,20 @@ def test_a_server_that_is_gone_ends_on_its_chart(tmp_path: Path) -> None:
 
         def ends() -> tuple[float | None, ...]:
             """The last seconds."""
-            return known.past(HOST, Grid(int(time.time()) - 4, 1, 5)).cpu
+            return known.past(HOST, PrometheusGrid(int(time.time()) - 4, 1, 5)).cpu
 
         until(lambda: ends()[-1] is not None, SECONDS, "it is there")
         exporter.stop()
         # A rate over five minutes would draw it on for five minutes.
         until(lambda: not known.newest() and set(ends()) == {None}, SECONDS, "it is gone")
-        assert any(value is not None for value in known.past(HOST, Grid(int(time.time()) - 120, 1, 121)).cpu)
+        assert any(value is not None for value in known.past(HOST, PrometheusGrid(int(time.time()) - 120, 1, 121)).cpu)
 
 
 def test_a_server_is_called_as_it_is_told_apart() -> None:
-    named = Nodes(config.nodes.Prometheus(Endpoint("http://p")), (config.nodes.Node("db", instance="10.0.0.9:9100"),))
+    named = PrometheusNodes(
+        config_nodes.PrometheusConfig(HttpEndpoint("http://p")),
+        (config_nodes.NodeConfig("db", instance="10.0.0.9:9100"),),
+    )
     instances = ("a:9100", "b:1", "b:2", "[::1]:9100", "plain", "10.0.0.9:9100", "db:9100")
     assert named.ids(instances) == {
         "a:9100": "a",
@@ -195,8 +201,8 @@ def test_a_server_is_called_as_it_is_told_apart() -> None:
 
 
 def test_values_stand_where_they_belong() -> None:
-    grid = Grid(start=100, step=10, count=4)
-    rows = (Row({}, {100.0: 1.0, 120.0: 3.0, 999.0: 9.0}), Row({}, {110.0: 2.0, 120.0: 7.0}))
+    grid = PrometheusGrid(start=100, step=10, count=4)
+    rows = (PrometheusSeries({}, {100.0: 1.0, 120.0: 3.0, 999.0: 9.0}), PrometheusSeries({}, {110.0: 2.0, 120.0: 7.0}))
     assert grid.line(rows) == (1.0, 2.0, 3.0, None)
     assert quoted('a"b\\c\n\udcff') == '"a\\"b\\\\c\\n?"'
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.scopes import Scope
+from dashboard.accounts.scopes import TokenScope
 from tests.driver import node
 from tests.fleet import Fleet, Queue
 from tests.openapi_site import FOLDER, MODULES, need, node_program, succeed, token_of
@@ -35,7 +35,7 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def token(site: Site) -> str:
-    return token_of(site.web, Scope.READ, Scope.ACT)
+    return token_of(site.web, TokenScope.READ, TokenScope.ACT)
 
 
 @pytest.fixture

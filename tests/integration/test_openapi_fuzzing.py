@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.scopes import Scope
+from dashboard.accounts.scopes import TokenScope
 from tests.openapi_site import FOLDER, need, run, token_of
 from tests.site import Site
 from tests.stores import Store
@@ -41,10 +41,10 @@ def site() -> Iterator[Site]:
 
 @pytest.mark.parametrize(
     "allowed",
-    [(Scope.READ,), (Scope.IDEMPOTENCY,), tuple(Scope)],
+    [(TokenScope.READ,), (TokenScope.IDEMPOTENCY,), tuple(TokenScope)],
     ids="-".join,
 )
-def test_no_answer_breaks_the_document(site: Site, allowed: tuple[Scope, ...], tmp_path: Path) -> None:
+def test_no_answer_breaks_the_document(site: Site, allowed: tuple[TokenScope, ...], tmp_path: Path) -> None:
     need("schemathesis")
     token = token_of(site.web, *allowed)
     program = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(FOLDER / "schemathesis.toml"), "run"]

@@ -8,36 +8,36 @@ from collections.abc import Iterator
 import pytest
 
 from recovery.backends.base import Target
-from recovery.backends.bullmq.read import BullMQReader
-from recovery.backends.bullmq.write import BullMQOperator
-from recovery.connections.wire import Wire
-from recovery.domain.acting import Act, Options, Outcome, Seen
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef
+from recovery.backends.bullmq.operator import BullMQOperator
+from recovery.backends.bullmq.reader import BullMQReader
+from recovery.domain.actions.types import Action, ActionOptions, ExpectedJob, Outcome
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobState
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
+from recovery.stores.redis.client import StoreClient
 from tests.cluster import Cluster
 from tests.fences import ATTEMPTS, FLAVOURS, Queue
 from tests.wires import wired
 
 BASE, PARENT = "{one}:q", "{two}:par"  # the tags live on different nodes
-FLAVOUR = Flavour(Library.BULLMQ, 6, "6.7.0")
+FLAVOUR = LibraryVersion(QueueLibrary.BULLMQ, 6, "6.7.0")
 OPERATOR = BullMQOperator()
 READER = BullMQReader(may_have_markers=False)
 NOW = 1_795_000_000_000
 
 
 @pytest.fixture
-def wire(cluster: Cluster) -> Iterator[Wire]:
+def wire(cluster: Cluster) -> Iterator[StoreClient]:
     with wired(cluster.url) as wire:
         yield wire
 
 
 @pytest.fixture
-def target(wire: Wire) -> Target:
+def target(wire: StoreClient) -> Target:
     return Target(wire, QueueRef("main", BASE), FLAVOUR)
 
 
-def _put(wire: Wire, id: str, place: str, parent: str = "") -> None:
+def _put(wire: StoreClient, id: str, place: str, parent: str = "") -> None:
     about = ("parentKey", f"{PARENT}:{parent}", "parent", json.dumps({"id": parent, "queueKey": PARENT}))
     job = ("HSET", f"{BASE}:{id}", "name", "job", "data", "{}", "timestamp", NOW, *(about if parent else ()))
     if parent:
@@ -45,22 +45,22 @@ def _put(wire: Wire, id: str, place: str, parent: str = "") -> None:
     wire.call([job, ("ZADD", f"{BASE}:{place}", NOW, id) if place == "failed" else ("LPUSH", f"{BASE}:{place}", id)])
 
 
-def _seen(target: Target, id: str) -> Seen:
-    return Seen.of(READER.row(target.wire, target.ref, id))
+def _seen(target: Target, id: str) -> ExpectedJob:
+    return ExpectedJob.of(READER.row(target.wire, target.ref, id))
 
 
 def test_a_job_is_retried_where_its_slot_lives(target: Target) -> None:
     _put(target.wire, "1", "failed")
-    (done,) = OPERATOR.on_jobs(Act.RETRY, target, [_seen(target, "1")], Options(), NOW)
-    assert (done.outcome, done.state) == (Outcome.DONE, State.WAITING)
+    (done,) = OPERATOR.on_jobs(Action.RETRY, target, [_seen(target, "1")], ActionOptions(), NOW)
+    assert (done.outcome, done.state) == (Outcome.DONE, JobState.WAITING)
     assert target.wire.call([("LRANGE", f"{BASE}:wait", 0, -1)]) == [[b"1"]]
 
 
-@pytest.mark.parametrize("act", [Act.RETRY, Act.REMOVE])
-def test_a_parent_on_another_node_refuses_it_and_the_others_are_done(target: Target, act: Act) -> None:
+@pytest.mark.parametrize("act", [Action.RETRY, Action.REMOVE])
+def test_a_parent_on_another_node_refuses_it_and_the_others_are_done(target: Target, act: Action) -> None:
     _put(target.wire, "1", "failed", parent="P")
     _put(target.wire, "2", "failed")
-    refused, done = OPERATOR.on_jobs(act, target, [_seen(target, id) for id in ("1", "2")], Options(), NOW)
+    refused, done = OPERATOR.on_jobs(act, target, [_seen(target, id) for id in ("1", "2")], ActionOptions(), NOW)
     assert (refused.outcome, done.outcome) == (Outcome.REFUSED, Outcome.DONE)
     assert "another node of the cluster" in refused.why
     assert target.wire.call([("ZRANGE", f"{BASE}:failed", 0, -1)]) == [[b"1"]]
@@ -69,27 +69,29 @@ def test_a_parent_on_another_node_refuses_it_and_the_others_are_done(target: Tar
 def test_a_clean_passes_over_it(target: Target) -> None:
     _put(target.wire, "1", "failed", parent="P")
     _put(target.wire, "2", "failed")
-    step = OPERATOR.take_away(Act.CLEAN, target, Options(state=State.FAILED), NOW, budget=10)
+    step = OPERATOR.take_away(Action.CLEAN, target, ActionOptions(state=JobState.FAILED), NOW, budget=10)
     assert (step.removed, step.skipped, step.is_finished) == (1, 1, True)
 
 
 def test_a_job_that_was_taken_away_comes_back(target: Target) -> None:
     _put(target.wire, "1", "wait")
-    (done,) = OPERATOR.on_jobs(Act.REMOVE, target, [_seen(target, "1")], Options(), NOW)
+    (done,) = OPERATOR.on_jobs(Action.REMOVE, target, [_seen(target, "1")], ActionOptions(), NOW)
     assert done.kept is not None
     assert OPERATOR.put_back(target, done.kept, NOW).outcome is Outcome.DONE
     assert target.wire.call([("LRANGE", f"{BASE}:wait", 0, -1)]) == [[b"1"]]
 
 
-@pytest.mark.parametrize("act", [Act.PAUSE, Act.RESUME])
-def test_a_queue_is_paused_and_resumed(target: Target, act: Act) -> None:
+@pytest.mark.parametrize("act", [Action.PAUSE, Action.RESUME])
+def test_a_queue_is_paused_and_resumed(target: Target, act: Action) -> None:
     _put(target.wire, "1", "wait")
-    if act is Act.RESUME:
-        OPERATOR.on_queue(Act.PAUSE, target, Options(), NOW)
-    assert OPERATOR.on_queue(act, target, Options(), NOW).outcome is Outcome.DONE
+    if act is Action.RESUME:
+        OPERATOR.on_queue(Action.PAUSE, target, ActionOptions(), NOW)
+    assert OPERATOR.on_queue(act, target, ActionOptions(), NOW).outcome is Outcome.DONE
 
 
-def test_an_epoch_is_kept_on_the_node_of_its_queue_and_an_older_one_refused(cluster: Cluster, wire: Wire) -> None:
+def test_an_epoch_is_kept_on_the_node_of_its_queue_and_an_older_one_refused(
+    cluster: Cluster, wire: StoreClient
+) -> None:
     for generation in FLAVOURS:
         queue = Queue(cluster.client, generation, f"{{{generation}}}:q")
         queue.seed()

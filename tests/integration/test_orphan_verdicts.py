@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from recovery.domain.refs import QueueRef
-from recovery.domain.verdicts import Kind
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.stuck.types import VerdictKind
 from recovery.models import Incident
 from tests.cluster import Cluster
 from tests.stores import Store
@@ -27,39 +27,39 @@ def test_a_job_of_an_older_library_takes_two_sightings_an_interval_apart(watch_b
     one = watch_bench(valkey, LONG)
     one.discover()
     start = one.look()
-    assert start.counts == {Kind.UNLOCKED: 1}
+    assert start.counts == {VerdictKind.UNLOCKED: 1}
     assert start.rows == ()
-    assert one.look(later=29_000).counts == {Kind.UNLOCKED: 1}
-    assert one.look(later=29_500).rows[0].verdict.kind is Kind.UNLOCKED
-    assert one.look(later=31_000).counts == {Kind.ABANDONED: 1}
+    assert one.look(later=29_000).counts == {VerdictKind.UNLOCKED: 1}
+    assert one.look(later=29_500).rows[0].verdict.kind is VerdictKind.UNLOCKED
+    assert one.look(later=31_000).counts == {VerdictKind.ABANDONED: 1}
 
 
 def test_a_lock_that_ran_out_as_we_looked_proves_it_with_the_second_look(watch_bench: Make, valkey: Store) -> None:
     ref, one = _late(watch_bench, valkey)
     valkey.client.delete(f"{ref.base}:1:lock")
-    assert one.look(later=30_500).counts == {Kind.UNLOCKED: 1}
+    assert one.look(later=30_500).counts == {VerdictKind.UNLOCKED: 1}
     (row,) = one.look(later=32_500).rows
-    assert row.verdict.kind is Kind.ABANDONED
+    assert row.verdict.kind is VerdictKind.ABANDONED
     assert "Its lock expired: no worker renewed it." in row.verdict.evidence
-    assert one.look(later=62_000).counts == {Kind.ABANDONED: 1}
+    assert one.look(later=62_000).counts == {VerdictKind.ABANDONED: 1}
 
 
 def test_a_lock_that_was_gone_before_its_time_proves_nothing(watch_bench: Make, valkey: Store) -> None:
     """Whoever ends a job, or gives it back, deletes its lock; and then it may have been taken anew."""
     ref, one = _late(watch_bench, valkey)
     valkey.client.delete(f"{ref.base}:1:lock")
-    assert one.look(later=27_000).counts == {Kind.UNLOCKED: 1}
-    assert one.look(later=31_000).counts == {Kind.UNLOCKED: 1}
-    assert one.look(later=56_500).counts == {Kind.UNLOCKED: 1}
-    assert one.look(later=57_500).counts == {Kind.ABANDONED: 1}
+    assert one.look(later=27_000).counts == {VerdictKind.UNLOCKED: 1}
+    assert one.look(later=31_000).counts == {VerdictKind.UNLOCKED: 1}
+    assert one.look(later=56_500).counts == {VerdictKind.UNLOCKED: 1}
+    assert one.look(later=57_500).counts == {VerdictKind.ABANDONED: 1}
 
 
 def test_a_lock_of_bullmq_4_proves_nothing_by_running_out(watch_bench: Make, valkey: Store) -> None:
     """Its retry leaves no trace in the job until a worker has locked it again."""
     ref, one = _late(watch_bench, valkey, flavour="bullmq", version="4.18.3")
     valkey.client.delete(f"{ref.base}:1:lock")
-    assert one.look(later=30_500).counts == {Kind.UNLOCKED: 1}
-    assert one.look(later=32_500).counts == {Kind.UNLOCKED: 1}
+    assert one.look(later=30_500).counts == {VerdictKind.UNLOCKED: 1}
+    assert one.look(later=32_500).counts == {VerdictKind.UNLOCKED: 1}
 
 
 def test_another_process_did_not_see_the_lock_run_out(watch_bench: Make, valkey: Store) -> None:
@@ -67,7 +67,7 @@ def test_another_process_did_not_see_the_lock_run_out(watch_bench: Make, valkey:
     valkey.client.delete(f"{ref.base}:1:lock")
     one.look(later=30_500)
     again = restarted(one, lambda: watch_bench(valkey, LONG))
-    assert again.look(later=33_000).counts == {Kind.UNLOCKED: 1}
+    assert again.look(later=33_000).counts == {VerdictKind.UNLOCKED: 1}
 
 
 def test_a_job_that_was_taken_anew_stands_behind_the_others(watch_bench: Make, valkey: Store) -> None:
@@ -75,8 +75,8 @@ def test_a_job_that_was_taken_anew_stands_behind_the_others(watch_bench: Make, v
     ref, one = _late(watch_bench, valkey, "1", "2")
     valkey.client.delete(f"{ref.base}:1:lock")
     valkey.client.lmove(f"{ref.base}:active", f"{ref.base}:active", "RIGHT", "LEFT")
-    assert one.look(later=30_500).counts[Kind.UNLOCKED] == 1
-    assert one.look(later=32_500).counts[Kind.UNLOCKED] == 1
+    assert one.look(later=30_500).counts[VerdictKind.UNLOCKED] == 1
+    assert one.look(later=32_500).counts[VerdictKind.UNLOCKED] == 1
 
 
 def test_a_restart_of_redis_may_have_lost_the_renewal(watch_bench: Make, serve: Callable[..., Store]) -> None:
@@ -85,8 +85,8 @@ def test_a_restart_of_redis_may_have_lost_the_renewal(watch_bench: Make, serve: 
     store.stop()
     store.start()
     active(store, ref.base, "1", flavour="bull", processedOn=STARTED)
-    until(lambda: one.look(later=30_500).counts == {Kind.UNLOCKED: 1}, what="a look after the restart")
-    assert one.look(later=33_000).counts == {Kind.UNLOCKED: 1}
+    until(lambda: one.look(later=30_500).counts == {VerdictKind.UNLOCKED: 1}, what="a look after the restart")
+    assert one.look(later=33_000).counts == {VerdictKind.UNLOCKED: 1}
 
 
 def _late(make: Make, store: Store, *ids: str, **library: str) -> tuple[QueueRef, WatchBench]:
@@ -111,8 +111,8 @@ def test_a_job_that_was_started_again_between_two_looks_is_seen_anew(watch_bench
     one.discover()
     one.look()
     valkey.client.hset(f"{ref.base}:1", "processedOn", 1_760_000_009_000)
-    assert one.look(later=5_000).counts == {Kind.UNLOCKED: 1}
-    assert one.look(later=10_000).counts == {Kind.ABANDONED: 1}
+    assert one.look(later=5_000).counts == {VerdictKind.UNLOCKED: 1}
+    assert one.look(later=10_000).counts == {VerdictKind.ABANDONED: 1}
 
 
 def test_sightings_outlive_the_process(watch_bench: Make, valkey: Store, state_store: Store) -> None:
@@ -122,7 +122,7 @@ def test_sightings_outlive_the_process(watch_bench: Make, valkey: Store, state_s
     one.discover()
     one.look()
     again = restarted(one, lambda: watch_bench(valkey))
-    assert again.look(later=5_000).counts == {Kind.ABANDONED: 1}
+    assert again.look(later=5_000).counts == {VerdictKind.ABANDONED: 1}
     incident = Incident.objects.get()
     forgetful = restarted(again, lambda: watch_bench(valkey))
     assert forgetful.look(later=9_000).rows[0].incident == incident.pk
@@ -137,7 +137,7 @@ def test_one_look_proves_an_orphan_of_a_new_bullmq(watch_bench: Make, store: Sto
     one = watch_bench(store)
     one.discover()
     inbox = one.look()
-    assert inbox.counts == {Kind.ORPHAN: 1, Kind.RUNNING: 1}
+    assert inbox.counts == {VerdictKind.ORPHAN: 1, VerdictKind.RUNNING: 1}
     assert (inbox.looked, inbox.stuck) == (2, 1)
     assert inbox.rows[0].verdict.fate.startswith("A worker's stalled check picks it up within")
 
@@ -153,10 +153,10 @@ def test_ghosts_overdue_and_endless_locks_are_told(watch_bench: Make, valkey: St
     valkey.client.set(f"{ref.base}:endless:lock", "w:2")
     one = watch_bench(valkey, f'{SHORT}[[queues]]\nname = "bull:odd"\noverdue_after = 600\n')
     one.discover()
-    assert one.look().counts == {Kind.MISSING_DATA: 2, Kind.OVERDUE: 1, Kind.RUNNING: 1}
+    assert one.look().counts == {VerdictKind.MISSING_DATA: 2, VerdictKind.OVERDUE: 1, VerdictKind.RUNNING: 1}
     inbox = one.look(later=25_000)
     kinds = {row.job.id: row.verdict.kind for row in inbox.rows}
-    assert kinds["endless"] is Kind.WORKER_LOST
+    assert kinds["endless"] is VerdictKind.WORKER_LOST
     assert inbox.people == 4
     endless = next(row for row in inbox.rows if row.job.id == "endless")
     assert endless.row is not None
@@ -178,7 +178,7 @@ def test_a_child_of_a_failed_parent_is_a_stray(watch_bench: Make, valkey: Store)
     one = watch_bench(valkey)
     one.discover()
     (stray,) = one.look().rows
-    assert (stray.job.id, stray.verdict.kind) == ("1", Kind.STRAY)
+    assert (stray.job.id, stray.verdict.kind) == ("1", VerdictKind.STRAY)
     assert stray.verdict.evidence[0] == "Its parent has failed."
 
 
@@ -202,5 +202,5 @@ def test_queues_of_a_cluster_are_looked_at_wherever_they_live(watch_bench: Make,
     one.discover()
     inbox = one.look()
     assert inbox.faults == ()
-    assert inbox.counts == {Kind.ORPHAN: 6, Kind.STRAY: 6}
+    assert inbox.counts == {VerdictKind.ORPHAN: 6, VerdictKind.STRAY: 6}
     assert {row.name for row in inbox.rows} == {"mail"}

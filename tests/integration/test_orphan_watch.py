@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.domain.acting import Act
-from recovery.domain.refs import QueueRef
-from recovery.domain.verdicts import Cause, Kind
+from recovery.domain.actions.types import Action
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.stuck.types import LossCause, VerdictKind
 from recovery.models import BulkRun
-from recovery.reads import incidents
+from recovery.reads.stuck import incidents
 from tests.fleet import Fleet, Queue
 from tests.stores import Store
 from tests.waiting import until
@@ -37,24 +37,24 @@ def test_a_killed_worker_leaves_a_job_that_is_doomed_then_abandoned(
     until(lambda: queue.counts()["active"] == 1)
     one = watch_bench(valkey)
     one.discover()
-    assert one.kinds(ref) == {Kind.RUNNING: 1}
+    assert one.kinds(ref) == {VerdictKind.RUNNING: 1}
     worker.kill()
-    doomed = one.sees(ref, Kind.WORKER_LOST)
+    doomed = one.sees(ref, VerdictKind.WORKER_LOST)
     assert doomed.job.id == job
-    assert doomed.verdict.suggests is Act.RELEASE
+    assert doomed.verdict.suggests is Action.RELEASE
     assert "then it is never recovered: no worker is connected, so no stalled check runs" in doomed.verdict.fate
-    abandoned = one.sees(ref, Kind.ABANDONED)
+    abandoned = one.sees(ref, VerdictKind.ABANDONED)
     assert abandoned.name == "mail"
     assert abandoned.since == doomed.since, "it is stuck since then, whatever that is called meanwhile"
-    assert abandoned.verdict.cause is Cause.UNKNOWN, "another may still take its place"
+    assert abandoned.verdict.cause is LossCause.UNKNOWN, "another may still take its place"
     assert abandoned.verdict.fate.startswith("Never recovered: no worker is connected, so no stalled check runs.")
     assert abandoned.verdict.needs_a_person
-    (incident,) = incidents.of_job(ref.job(job))
+    (incident,) = incidents.incidents_of_job(ref.job(job))
     assert (incident.kind, incident.closed_at, incident.number) == ("abandoned", None, abandoned.incident)
     assert incident.opened_at <= doomed.since
     (later,) = one.look(later=60_000).rows
-    assert later.verdict.cause is Cause.CRASHED
-    assert incidents.of_job(ref.job(job))[0].cause == "crashed", "written down once it is known"
+    assert later.verdict.cause is LossCause.CRASHED
+    assert incidents.incidents_of_job(ref.job(job))[0].cause == "crashed", "written down once it is known"
 
 
 @pytest.mark.parametrize("generation", ["bullmq6", "bullmq4", "bull4"])
@@ -69,11 +69,11 @@ def test_what_the_librarys_own_watchdog_rescues_is_closed_as_its_work(
     one.discover()
     one.look()
     worker.kill()
-    one.sees(ref, Kind.ABANDONED)
+    one.sees(ref, VerdictKind.ABANDONED)
     queue.work("ok", **FAST)
     until(lambda: queue.counts()["completed"] == 1)
     until(lambda: one.look().stuck == 0)
-    (incident,) = incidents.of_job(ref.job(job))
+    (incident,) = incidents.incidents_of_job(ref.job(job))
     assert incident.resolved_by == "stalled-check"
     assert incident.closed_at is not None
     assert incident.took is not None
@@ -93,9 +93,9 @@ def test_a_named_worker_that_dies_beside_others_dooms_its_own_job_only(
     until(lambda: dying.events("active"))
     one = watch_bench(valkey)
     one.discover()
-    assert one.kinds(ref) == {Kind.RUNNING: 2}
+    assert one.kinds(ref) == {VerdictKind.RUNNING: 2}
     dying.kill()
-    doomed = one.sees(ref, Kind.WORKER_LOST)
+    doomed = one.sees(ref, VerdictKind.WORKER_LOST)
     assert (doomed.job.id, doomed.holder) == (second, "mail-2")
     assert doomed.verdict.why.startswith("Worker mail-2 lost its connection")
     assert "then a worker's stalled check picks it up" in doomed.verdict.fate
@@ -114,9 +114,9 @@ def test_a_stopped_worker_is_still_connected(watch_bench: Make, libraries: Fleet
     one.look()
     worker.pause()
     try:
-        one.until_kind(ref, Kind.LATE)
-        orphan = one.sees(ref, Kind.ORPHAN)
-        assert orphan.verdict.cause is Cause.UNKNOWN
+        one.until_kind(ref, VerdictKind.LATE)
+        orphan = one.sees(ref, VerdictKind.ORPHAN)
+        assert orphan.verdict.cause is LossCause.UNKNOWN
         assert "worker mail-3 is still connected" in orphan.verdict.cause_evidence
     finally:
         worker.resume()
@@ -131,12 +131,12 @@ def test_a_queue_under_a_bulk_run_is_left_to_the_run(watch_bench: Make, librarie
     one = watch_bench(valkey)
     one.discover()
     worker.kill()
-    one.sees(ref, Kind.ABANDONED)
+    one.sees(ref, VerdictKind.ABANDONED)
     facts = {"act": "requeue", "deployment": "main", "base": ref.slug, "actor": "{}", "reason": "x"}
     run = BulkRun.objects.create(created_at=0, status="running", beat_at=now_ms(), **facts)
     valkey.client.lrem(queue.key("active"), 1, job)
     assert one.look().stuck == 1
-    assert incidents.of_job(ref.job(job))[0].closed_at is None
+    assert incidents.incidents_of_job(ref.job(job))[0].closed_at is None
     BulkRun.objects.filter(pk=run.pk).update(trouble="the store does not answer")
     assert one.look().stuck == 0
-    assert incidents.of_job(ref.job(job))[0].closed_at is not None
+    assert incidents.incidents_of_job(ref.job(job))[0].closed_at is not None

@@ -8,27 +8,28 @@ from typing import Any
 
 import pytest
 
-from recovery.backends import flavours, reader
+from recovery.backends import detection
 from recovery.backends.base import Command
-from recovery.backends.shared import logs
-from recovery.connections import line
-from recovery.connections.encoded import Encoded
-from recovery.connections.line import Line
-from recovery.connections.registry import Registry
-from recovery.connections.reply_limits import OversizedReply, UnreadReply
-from recovery.connections.wire import SingleWire, Wire
-from recovery.domain.counts import Flavour, Library, QueueSample
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef
+from recovery.backends.redis_common import job_logs
+from recovery.backends.registry import reader
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobState
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary, QueueSample
 from recovery.errors import OversizedAnswer, TimedOut
-from recovery.scanners.snapshot import search
-from recovery.scanners.snapshot.collect import Collector
-from recovery.scanners.snapshot.discover import Discoverer
-from recovery.scanners.snapshot.questions import SKIPPED_MS
-from recovery.scanners.snapshot.roster import Known, Roster
-from recovery.scanners.snapshot.watch import Watch
-from recovery.scanners.watching.patrol import Patrol
-from recovery.scanners.watching.post import Post
+from recovery.scanners.collect.collector import Collector
+from recovery.scanners.collect.deployment_sampler import DeploymentSampler
+from recovery.scanners.collect.queue_read_plan import SKIPPED_MS
+from recovery.scanners.discovery import search
+from recovery.scanners.discovery.known_queues import KnownQueue, KnownQueues
+from recovery.scanners.discovery.scanner import Discoverer
+from recovery.scanners.orphan_watch.active_job_reader import ActiveJobReader
+from recovery.scanners.orphan_watch.queue_state import QueueState
+from recovery.stores.redis import connection
+from recovery.stores.redis.client import SingleServerClient, StoreClient
+from recovery.stores.redis.connection import RedisConnection
+from recovery.stores.redis.pipeline import EncodedBatch
+from recovery.stores.redis.reply_limits import OversizedReply, UnreadReply
+from recovery.stores.registry import ConnectionRegistry
 from tests import hostile_sizes
 from tests.cluster import Cluster
 from tests.hostile_sizes import MIB, Planting, plant
@@ -37,13 +38,13 @@ from tests.waiting import until
 from tests.watching import NOW, add, bullmq, config_of
 from tests.wires import wired
 
-BULLMQ = Flavour(Library.BULLMQ, 5)
+BULLMQ = LibraryVersion(QueueLibrary.BULLMQ, 5)
 EVIL, MAIL = QueueRef("main", "bull:evil"), QueueRef("main", "bull:mail")
 SIZE = 6 * MIB  # more than a window of a list may have
 
 
 @pytest.fixture
-def wire(valkey: Store) -> Iterator[Wire]:
+def wire(valkey: Store) -> Iterator[StoreClient]:
     with wired(valkey.url, timeout=5) as wire:
         yield wire
 
@@ -51,7 +52,7 @@ def wire(valkey: Store) -> Iterator[Wire]:
 # -- one batch
 
 
-def test_replies_around_one_that_is_too_long_come_as_ever(wire: Wire, valkey: Store) -> None:
+def test_replies_around_one_that_is_too_long_come_as_ever(wire: StoreClient, valkey: Store) -> None:
     hostile_sizes.id_in_active(valkey.client, "bull:evil", SIZE)
     hostile_sizes.paused(valkey.client, "bull:evil", SIZE)
     valkey.client.set("fine", "1")
@@ -62,23 +63,25 @@ def test_replies_around_one_that_is_too_long_come_as_ever(wire: Wire, valkey: St
     assert wire.call([("GET", "fine")]) == [b"1"]
 
 
-def test_a_script_behind_one_that_is_too_long_is_not_sent_twice(wire: Wire, valkey: Store) -> None:
+def test_a_script_behind_one_that_is_too_long_is_not_sent_twice(wire: StoreClient, valkey: Store) -> None:
     hostile_sizes.id_in_active(valkey.client, "bull:evil", SIZE)
     with pytest.raises(OversizedAnswer, match="LINDEX bull:evil:active is longer than 1 MiB"):
         wire.call([("LINDEX", "bull:evil:active", 0), ("EVAL", "return redis.call('INCR', KEYS[1])", 1, "counted")])
     assert valkey.client.get("counted") == b"1"
 
 
-def test_a_batch_does_not_begin_anew_for_ever(wire: Wire, valkey: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_does_not_begin_anew_for_ever(
+    wire: StoreClient, valkey: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hostile_sizes.id_in_active(valkey.client, "bull:evil", SIZE)
     valkey.client.set("fine", "1")
-    monkeypatch.setattr(line, "REOPENING", -1.0)
+    monkeypatch.setattr(connection, "REOPENING", -1.0)
     replies = wire.call([("GET", "fine"), *[("LINDEX", "bull:evil:active", 0)] * 3, ("GET", "fine")])
     assert [type(reply) for reply in replies] == [bytes, OversizedReply, UnreadReply, UnreadReply, UnreadReply]
     assert wire.call([("GET", "fine")]) == [b"1"]
 
 
-def test_connections_are_not_left_open(wire: Wire, valkey: Store) -> None:
+def test_connections_are_not_left_open(wire: StoreClient, valkey: Store) -> None:
     hostile_sizes.id_in_active(valkey.client, "bull:evil", SIZE)
     before = open_connections(valkey)  # the test's own, and those of a test before it in the same process
     for _ in range(5):
@@ -100,13 +103,13 @@ def test_in_a_cluster_the_other_nodes_answer(cluster: Cluster) -> None:
 
 def test_nothing_that_is_too_long_is_held_in_memory(valkey: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[int] = []
-    receive = Line._receive
+    receive = RedisConnection._receive
 
-    def measured(self: Line, incoming: object) -> int:
+    def measured(self: RedisConnection, incoming: object) -> int:
         held.append(incoming.received)  # type: ignore[attr-defined]
         return receive(self, incoming)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Line, "_receive", measured)
+    monkeypatch.setattr(RedisConnection, "_receive", measured)
     hostile_sizes.id_in_active(valkey.client, "bull:evil", 40 * MIB)
     with wired(valkey.url, timeout=5) as wire:
         wire.call([("LRANGE", "bull:evil:active", 0, -1)])
@@ -117,14 +120,14 @@ def test_nothing_that_is_too_long_is_held_in_memory(valkey: Store, monkeypatch: 
 
 
 class Bench:
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: ConnectionRegistry) -> None:
         self.registry = registry
-        self.roster = Roster()
+        self.roster = KnownQueues()
         self.collector = Collector(registry, self.roster)
         self.discoverer = Discoverer(registry, self.roster)
 
     def know(self, *refs: QueueRef) -> None:
-        self.roster.replace("main", [Known(ref, BULLMQ, NOW, NOW) for ref in refs])
+        self.roster.replace("main", [KnownQueue(ref, BULLMQ, NOW, NOW) for ref in refs])
 
     def samples(self, now: int = NOW) -> dict[str, QueueSample]:
         snapshot = self.collector.look(now)
@@ -133,13 +136,13 @@ class Bench:
         assert deployment.error == ""
         return {sample.ref.base: sample for sample in snapshot.queues}
 
-    def flavours(self) -> dict[str, Flavour]:
+    def flavours(self) -> dict[str, LibraryVersion]:
         return {known.ref.base: known.flavour for known in self.roster.listing("main").queues}
 
 
 @pytest.fixture
 def bench(tmp_path: Path, valkey: Store, state_store: Store) -> Iterator[Bench]:
-    registry = Registry(config_of(tmp_path, state_store, {"main": valkey}, timeout=5))
+    registry = ConnectionRegistry(config_of(tmp_path, state_store, {"main": valkey}, timeout=5))
     one = Bench(registry)
     yield one
     one.collector.close()
@@ -193,14 +196,14 @@ def test_a_queue_that_makes_the_server_too_slow_is_found_and_skipped(
         bullmq(valkey.client, ref.base)
     add(valkey.client, MAIL.base, "1")
     bench.know(EVIL, MAIL)
-    parts = SingleWire.parts
+    parts = SingleServerClient.parts
 
-    def slow(self: SingleWire, batch: Encoded) -> Iterator[list[object]]:
+    def slow(self: SingleServerClient, batch: EncodedBatch) -> Iterator[list[object]]:
         if any(b"bull:evil:active" in command for command in batch.commands):
             raise TimedOut(self.target, "no answer within 0.5 s")
         return parts(self, batch)
 
-    monkeypatch.setattr(SingleWire, "parts", slow)
+    monkeypatch.setattr(SingleServerClient, "parts", slow)
     for tick in (0, 2_000):
         found = bench.collector.look(NOW + tick).deployment("main")
         assert found is not None
@@ -209,7 +212,7 @@ def test_a_queue_that_makes_the_server_too_slow_is_found_and_skipped(
         samples = bench.samples(NOW + tick)
         assert (samples[MAIL.base].counts.waiting, samples[MAIL.base].error) == (1, "")
         assert samples[EVIL.base].error.startswith("skipped: no answer within 0.5 s")
-    monkeypatch.setattr(SingleWire, "parts", parts)
+    monkeypatch.setattr(SingleServerClient, "parts", parts)
     assert bench.samples(NOW + SKIPPED_MS + 6_000)[EVIL.base].error == ""
 
 
@@ -218,19 +221,19 @@ def test_no_queue_is_skipped_for_a_server_that_comes_back_while_it_is_asked(
 ) -> None:
     """It did not answer the queue, and then it did answer whether it is there."""
     bullmq(valkey.client, MAIL.base)
-    registry = Registry(config_of(tmp_path, state_store, {"main": valkey}, timeout=0.5))
-    roster = Roster()
-    roster.replace("main", [Known(MAIL, BULLMQ, NOW, NOW)])
+    registry = ConnectionRegistry(config_of(tmp_path, state_store, {"main": valkey}, timeout=0.5))
+    roster = KnownQueues()
+    roster.replace("main", [KnownQueue(MAIL, BULLMQ, NOW, NOW)])
     (deployment,) = registry.config.deployments
-    watch = Watch(deployment, lambda: registry.wire("main"), roster, lambda refs, now: {})
-    call = SingleWire.call
+    watch = DeploymentSampler(deployment, lambda: registry.wire("main"), roster, lambda refs, now: {})
+    call = SingleServerClient.call
 
-    def back(self: SingleWire, commands: Sequence[Command]) -> list[Any]:
+    def back(self: SingleServerClient, commands: Sequence[Command]) -> list[Any]:
         if list(commands) == [(b"PING",)]:
             valkey.resume()
         return call(self, commands)
 
-    monkeypatch.setattr(SingleWire, "call", back)
+    monkeypatch.setattr(SingleServerClient, "call", back)
     valkey.pause()
     looks = [watch.look(NOW + tick) for tick in (0, 2_000, 4_000)]
     assert [look.deployment.error for look in looks] == ["no answer within 0.5 s", "no answer within 0.5 s", ""]
@@ -248,14 +251,14 @@ def test_it_is_listed_as_one_that_cannot_be_read(bench: Bench, valkey: Store, pl
     bullmq(valkey.client, MAIL.base)
     bench.discoverer.run(NOW)
     found = bench.flavours()
-    assert found[MAIL.base].library is Library.BULLMQ
+    assert found[MAIL.base].library is QueueLibrary.BULLMQ
     if planting is not hostile_sizes.time_of_head:  # that one is not asked here
         assert "is longer than" in found[EVIL.base].read_only
 
 
 def test_one_that_was_not_asked_is_neither_listed_nor_forgotten() -> None:
-    replies = [UnreadReply("not asked")] * len(flavours.detect_plan("bull:x"))
-    assert flavours.detect(replies, ()) is flavours.UNREAD
+    replies = [UnreadReply("not asked")] * len(detection.detect_plan("bull:x"))
+    assert detection.detect(replies, ()) is detection.UNREAD
 
 
 def test_keys_with_endless_names_hide_no_queue(bench: Bench, valkey: Store) -> None:
@@ -301,47 +304,47 @@ def test_a_queue_with_a_worker_is_never_left_out_for_others(
 # -- active jobs
 
 
-def test_the_orphan_watch_skips_its_list_and_looks_at_the_others(wire: Wire, valkey: Store) -> None:
+def test_the_orphan_watch_skips_its_list_and_looks_at_the_others(wire: StoreClient, valkey: Store) -> None:
     for ref in (EVIL, MAIL):
         valkey.client.lpush(f"{ref.base}:active", "1")
     hostile_sizes.id_between_others(valkey.client, EVIL.base, SIZE)
-    posts = {ref: Post(ref, QueueSample(ref, BULLMQ)) for ref in (EVIL, MAIL)}
-    Patrol(wire, posts).find(NOW)
+    posts = {ref: QueueState(ref, QueueSample(ref, BULLMQ)) for ref in (EVIL, MAIL)}
+    ActiveJobReader(wire, posts).find(NOW)
     assert posts[MAIL].jobs.ids == [b"1"]
     assert "is longer than 4 MiB" in posts[EVIL].found_error
     valkey.do("CONFIG", "RESETSTAT")
     for post in posts.values():
         post.begin(post.sample)
-    Patrol(wire, posts).find(NOW + 5000)
+    ActiveJobReader(wire, posts).find(NOW + 5000)
     assert "is longer than 4 MiB" in posts[EVIL].found_error
     assert valkey.client.info("commandstats")["cmdstat_lrange"]["calls"] == 1, "of the other queue"
 
 
 def test_long_ids_do_not_fill_the_memory_of_the_orphan_watch(
-    wire: Wire, valkey: Store, monkeypatch: pytest.MonkeyPatch
+    wire: StoreClient, valkey: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = "for i = 1, 6000 do redis.call('LPUSH', KEYS[1], i .. string.rep('x', 2000)) end"
     valkey.client.eval(script, 1, f"{EVIL.base}:active")
-    post = Post(EVIL, QueueSample(EVIL, BULLMQ))
-    Patrol(wire, {EVIL: post}).find(NOW)
+    post = QueueState(EVIL, QueueSample(EVIL, BULLMQ))
+    ActiveJobReader(wire, {EVIL: post}).find(NOW)
     assert "take more than 8 MiB" in post.found_error
     assert len(post.jobs) == 0
 
 
-def test_the_orphan_watch_skips_a_queue_whose_job_holds_an_endless_number(wire: Wire, valkey: Store) -> None:
+def test_the_orphan_watch_skips_a_queue_whose_job_holds_an_endless_number(wire: StoreClient, valkey: Store) -> None:
     for ref in (EVIL, MAIL):
         valkey.client.hset(f"{ref.base}:1", mapping={"name": "mail", "data": "{}", "timestamp": NOW})
         valkey.client.lpush(f"{ref.base}:active", "1")
     plant(valkey.client, SIZE, "HSET", f"{EVIL.base}:1", "processedOn", "…")
-    posts = {ref: Post(ref, QueueSample(ref, BULLMQ)) for ref in (EVIL, MAIL)}
-    patrol = Patrol(wire, posts)
+    posts = {ref: QueueState(ref, QueueSample(ref, BULLMQ)) for ref in (EVIL, MAIL)}
+    patrol = ActiveJobReader(wire, posts)
     patrol.find(NOW)
     patrol.inquire(NOW)
     assert (posts[MAIL].found_error, list(posts[MAIL].jobs.there)) == ("", [1])
     assert "the answer to HMGET bull:evil:1 is longer than 1 MiB" in posts[EVIL].found_error
     for post in posts.values():
         post.begin(post.sample)
-    Patrol(wire, posts).find(NOW + 5000)
+    ActiveJobReader(wire, posts).find(NOW + 5000)
     assert "HMGET bull:evil:1" in posts[EVIL].found_error
 
 
@@ -352,30 +355,30 @@ OURS = reader(BULLMQ)
 
 
 @pytest.mark.parametrize("planting", [hostile_sizes.id_in_active, hostile_sizes.id_in_failed])
-def test_a_page_of_it_says_which_key_it_is(wire: Wire, valkey: Store, planting: Planting) -> None:
+def test_a_page_of_it_says_which_key_it_is(wire: StoreClient, valkey: Store, planting: Planting) -> None:
     planting(valkey.client, EVIL.base, SIZE)
-    state = State.ACTIVE if planting is hostile_sizes.id_in_active else State.FAILED
+    state = JobState.ACTIVE if planting is hostile_sizes.id_in_active else JobState.FAILED
     with pytest.raises(OversizedAnswer, match=f"bull:evil:{state}"):
         OURS.page(wire, EVIL, state)
 
 
-def test_an_id_that_no_address_can_hold_is_not_shown(wire: Wire, valkey: Store) -> None:
+def test_an_id_that_no_address_can_hold_is_not_shown(wire: StoreClient, valkey: Store) -> None:
     valkey.client.lpush(f"{EVIL.base}:active", "x" * 20_000)
     with pytest.raises(OversizedAnswer, match="bull:evil:active holds an id of 20,000 bytes"):
-        OURS.page(wire, EVIL, State.ACTIVE)
+        OURS.page(wire, EVIL, JobState.ACTIVE)
 
 
 @pytest.mark.parametrize("by_script", [False, True])
-def test_a_row_is_read_without_the_number_that_is_too_long(wire: Wire, valkey: Store, by_script: bool) -> None:
+def test_a_row_is_read_without_the_number_that_is_too_long(wire: StoreClient, valkey: Store, by_script: bool) -> None:
     valkey.client.hset(f"{EVIL.base}:1", mapping={"name": "mail", "data": "{}", "processedOn": NOW})
     valkey.client.zadd(f"{EVIL.base}:failed", {"1": NOW})
     plant(valkey.client, SIZE, "HSET", f"{EVIL.base}:1", "timestamp", "…")
-    (row,) = OURS.rows(wire, EVIL, [("1", State.FAILED)], by_script=by_script)
+    (row,) = OURS.rows(wire, EVIL, [("1", JobState.FAILED)], by_script=by_script)
     assert row is not None
     assert (row.name, row.added_at) == ("mail", None)
 
 
-def test_log_lines_around_one_that_is_too_long_are_shown(wire: Wire, valkey: Store) -> None:
+def test_log_lines_around_one_that_is_too_long_are_shown(wire: StoreClient, valkey: Store) -> None:
     key = f"{EVIL.base}:1:logs"
     valkey.client.rpush(key, "first")
     plant(valkey.client, SIZE, "RPUSH", key, "…")
@@ -383,5 +386,5 @@ def test_log_lines_around_one_that_is_too_long_are_shown(wire: Wire, valkey: Sto
     page = OURS.logs(wire, EVIL, "1", size=50)
     assert page.lines[0] == "first"
     assert "is longer than 1 MiB" in page.lines[1]
-    assert page.lines[2:] == ("last",) * (logs._SINGLE - 2)
+    assert page.lines[2:] == ("last",) * (job_logs._SINGLE - 2)
     assert page.total == 22

@@ -9,20 +9,21 @@ import pytest
 from django.apps import apps
 from django.test import Client
 
-from dashboard import failed_logins
-from dashboard.access import Role
+from dashboard.accounts import failed_logins
+from dashboard.accounts.roles import UserRole
 from recovery import config
-from recovery.actions import audit
-from recovery.domain.acting import Actor
-from recovery.domain.policy import Mode
-from recovery.domain.refs import QueueRef
-from recovery.domain.scans import Scan
-from recovery.domain.verdicts import Cause, Kind
+from recovery.actions.audit import audit_log
+from recovery.domain.actions.types import Actor
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.policies.types import ScannerMode
+from recovery.domain.scanners.types import ScannerKind
+from recovery.domain.stuck.types import LossCause, VerdictKind
 from recovery.models import Alert, AuditEntry, Incident, PolicyLayer, ScannerPause, ScanRun
-from recovery.reads import audit as book
-from recovery.reads import policies, scans
-from recovery.reads.audit import Filter
-from recovery.scanners.watching import resolution
+from recovery.reads.audit import queries as book
+from recovery.reads.audit.queries import AuditFilter
+from recovery.reads.policies import queries as policies_queries
+from recovery.reads.scanners import queries as scanners_queries
+from recovery.scanners.orphan_watch import resolution
 from tests.people import browser, person, text
 
 pytestmark = pytest.mark.django_db
@@ -44,13 +45,13 @@ def migrate() -> None:
 
 
 @pytest.mark.parametrize(
-    ("was", "now"), [("held", Kind.RUNNING), ("doomed", Kind.WORKER_LOST), ("orphan", Kind.ORPHAN)]
+    ("was", "now"), [("held", VerdictKind.RUNNING), ("doomed", VerdictKind.WORKER_LOST), ("orphan", VerdictKind.ORPHAN)]
 )
-def test_verdicts_of_incidents_are_renamed(was: str, now: Kind) -> None:
+def test_verdicts_of_incidents_are_renamed(was: str, now: VerdictKind) -> None:
     Incident.objects.create(deployment="main", base="b", job="1", kind=was, cause="deployed over", opened_at=1)
     migrate()
     row = Incident.objects.get()
-    assert (Kind(row.kind), Cause(row.cause)) == (now, Cause.DEPLOYED)
+    assert (VerdictKind(row.kind), LossCause(row.cause)) == (now, LossCause.DEPLOYED)
 
 
 def test_who_resolved_an_incident_is_renamed() -> None:
@@ -70,16 +71,16 @@ def test_runs_and_pauses_of_a_renamed_scanner_stay_its_own() -> None:
     ScanRun.objects.create(scanner="relaunch-failed", status="ended", wanted_at=1, started_at=1, ended_at=2)
     ScannerPause.objects.create(scanner="relaunch-failed", by="ada", at=1)
     migrate()
-    assert ScanRun.objects.get().scanner == Scan.AUTO_RETRY
-    assert list(scans.pauses()) == [Scan.AUTO_RETRY]
+    assert ScanRun.objects.get().scanner == ScannerKind.AUTO_RETRY
+    assert list(scanners_queries.pauses()) == [ScannerKind.AUTO_RETRY]
 
 
 def test_an_edited_policy_keeps_what_it_allows() -> None:
     written = {"relaunch_failed": {"mode": "act", "most": 7}, "idempotency": "refused twice"}
     PolicyLayer.objects.create(deployment="", base="", written=json.dumps(written), by="ada", at=1)
     migrate()
-    found = policies.Book.open(config.current()).of(MAIL)
-    assert (found.withheld, found.policy.auto_retry.mode, found.policy.auto_retry.most) == ((), Mode.ACT, 7)
+    found = policies_queries.PolicySnapshot.open(config.current()).of(MAIL)
+    assert (found.withheld, found.policy.auto_retry.mode, found.policy.auto_retry.most) == ((), ScannerMode.ACT, 7)
 
 
 @pytest.mark.parametrize(
@@ -93,25 +94,25 @@ def test_what_is_no_policy_of_that_scanner_is_left_as_it_is(written: str) -> Non
 
 @pytest.mark.parametrize(("was", "now"), ACTS.items())
 def test_an_entry_of_the_audit_is_not_rewritten_and_is_found_by_the_present_name(was: str, now: str) -> None:
-    number = audit.note(ADA, was)
-    assert audit.note(ADA, now) == number + 1
+    number = audit_log.note(ADA, was)
+    assert audit_log.note(ADA, now) == number + 1
     migrate()
     assert AuditEntry.objects.get(number=number).act == was
     assert book.verify().is_sound
-    assert [line.act for line in book.entries(Filter(act=now)).lines] == [now, now]
+    assert [line.act for line in book.entries(AuditFilter(act=now)).lines] == [now, now]
 
 
 def test_what_a_renamed_scanner_did_is_found_by_its_present_name() -> None:
-    audit.note(Actor("scanner", "relaunch-failed"), "scan")
-    audit.note(Actor("person", "relaunch-failed"), "scan")  # a person may be called anything
+    audit_log.note(Actor("scanner", "relaunch-failed"), "scan")
+    audit_log.note(Actor("person", "relaunch-failed"), "scan")  # a person may be called anything
     assert [line.actor for line in book.entries().lines] == ["relaunch-failed", "auto-retry"]
-    assert len(book.entries(Filter(actor="auto-retry")).lines) == 1
+    assert len(book.entries(AuditFilter(actor="auto-retry")).lines) == 1
     assert sorted(book.actors()) == ["auto-retry", "relaunch-failed"]
 
 
 def test_what_was_typed_as_a_name_in_former_entries_is_not_for_viewers() -> None:
-    number = audit.note(Actor("web", "not logged in", address="192.0.2.7"), "sign in failed", "as hunter2-Kf9")
-    viewer: Client = browser(person(Role.VIEWER))
+    number = audit_log.note(Actor("web", "not logged in", address="192.0.2.7"), "sign in failed", "as hunter2-Kf9")
+    viewer: Client = browser(person(UserRole.VIEWER))
     for address in ("/audit", f"/audit/{number}"):
         assert "hunter2-Kf9" not in text(viewer, address)
-    assert "hunter2-Kf9" in text(browser(person(Role.OPERATOR)), f"/audit/{number}")
+    assert "hunter2-Kf9" in text(browser(person(UserRole.OPERATOR)), f"/audit/{number}")

@@ -12,16 +12,16 @@ from django.db import DatabaseError, InterfaceError, connection
 from django.db.models import F
 
 from recovery import config
-from recovery.actions import policies
-from recovery.domain.acting import Actor
-from recovery.domain.policies import Source
-from recovery.domain.policy import Mode, Scanner
-from recovery.domain.refs import QueueRef, slug, text
+from recovery.actions import policy_edits
+from recovery.domain.actions.types import Actor
+from recovery.domain.identifiers import QueueRef, decode_name, slug
+from recovery.domain.policies.policy_layers import PolicySource
+from recovery.domain.policies.types import PolicyScanner, ScannerMode
 from recovery.errors import BadOrder, DeploymentMissing, Forbidden, NotRecorded
 from recovery.models import AuditEntry, AuditHead, PolicyLayer
-from recovery.reads import audit as chain
-from recovery.reads import policies as reads
-from recovery.reads.policies import Book, Following
+from recovery.reads.audit import queries as chain
+from recovery.reads.policies import queries as reads
+from recovery.reads.policies.queries import LivePolicies, PolicySnapshot
 
 pytestmark = pytest.mark.django_db
 
@@ -49,12 +49,12 @@ def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     config.current.cache_clear()
 
 
-def book() -> Book:
-    return Book.open(config.current())
+def book() -> PolicySnapshot:
+    return PolicySnapshot.open(config.current())
 
 
 def edit(written: dict[str, Any], deployment: str = "", base: str = "", **more: Any) -> int:
-    return policies.edit(ADA, deployment, base, written, "it was agreed", **more)
+    return policy_edits.edit(ADA, deployment, base, written, "it was agreed", **more)
 
 
 def row(written: str, deployment: str = "", base: str = "") -> None:
@@ -68,32 +68,32 @@ def test_the_book_lays_edits_over_the_file() -> None:
     edit({"stale_check": {"most": 7}})
     found = book().of(MAIL)
     duty = found.policy.stale_check
-    assert (duty.mode, duty.after, duty.most) == (Mode.ACT, 60_000, 7)
-    assert found.origin("stale_check", "after").source is Source.FILE
+    assert (duty.mode, duty.after, duty.most) == (ScannerMode.ACT, 60_000, 7)
+    assert found.origin("stale_check", "after").source is PolicySource.FILE
     assert found.origin("stale_check", "most").by == "ada"
-    assert found.origin("stale_check", "mode").source is Source.DEFAULT
+    assert found.origin("stale_check", "mode").source is PolicySource.DEFAULT
 
 
 def test_an_edit_counts_where_it_was_made_and_nowhere_else() -> None:
     edit(ACTS, "main", "bull:mail")
     opened = book()
-    assert opened.of(MAIL).policy.may_act(Scanner.ORPHAN_WATCH)
+    assert opened.of(MAIL).policy.may_act(PolicyScanner.ORPHAN_WATCH)
     for other in (PAY, QueueRef("other", "bull:mail")):
-        assert not opened.of(other).policy.may_act(Scanner.ORPHAN_WATCH)
+        assert not opened.of(other).policy.may_act(PolicyScanner.ORPHAN_WATCH)
 
 
 def test_a_queue_may_be_named_with_any_bytes() -> None:
-    odd = QueueRef("main", text(b"bull:\xff\x00/\n"))
+    odd = QueueRef("main", decode_name(b"bull:\xff\x00/\n"))
     edit(ACTS, odd.deployment, odd.base)
-    assert book().of(odd).policy.may_act(Scanner.ORPHAN_WATCH)
-    assert reads.written(odd.deployment, odd.base) == ACTS
-    assert [one.place for one in reads.edited()] == [("main", odd.base)]
+    assert book().of(odd).policy.may_act(PolicyScanner.ORPHAN_WATCH)
+    assert reads.edited_values(odd.deployment, odd.base) == ACTS
+    assert [one.place for one in reads.load_edits()] == [("main", odd.base)]
 
 
 def test_what_is_written_is_read_back_for_a_form() -> None:
     edit(ACTS, "main")
-    assert reads.written("main", "") == ACTS
-    assert reads.written("", "") == {}
+    assert reads.edited_values("main", "") == ACTS
+    assert reads.edited_values("", "") == {}
 
 
 @pytest.mark.parametrize(
@@ -115,11 +115,11 @@ def test_what_cannot_be_read_lets_nothing_act_that_it_covers(written: str) -> No
     (trouble,) = opened.trouble
     assert trouble.startswith("The edited policy for bull:mail cannot be read, so no scanner acts")
     found = opened.of(MAIL)
-    assert not any(found.policy.may_act(scanner) for scanner in Scanner)
+    assert not any(found.policy.may_act(scanner) for scanner in PolicyScanner)
     assert found.withheld == (trouble,)
-    assert found.sentence(Scanner.STALE_CHECK, 1) == trouble
+    assert found.sentence(PolicyScanner.STALE_CHECK, 1) == trouble
     assert found.origin("stale_check", "mode").base == "bull:mail"
-    assert opened.of(PAY).policy.may_act(Scanner.ORPHAN_WATCH)
+    assert opened.of(PAY).policy.may_act(PolicyScanner.ORPHAN_WATCH)
     assert opened.of(PAY).withheld == ()
 
 
@@ -132,37 +132,37 @@ def test_an_edit_of_a_queue_whose_name_cannot_be_read_covers_its_deployment() ->
     row(json.dumps(ACTS), "main", "bull ~ZZ")
     opened = book()
     assert opened.of(PAY).withheld
-    assert opened.of(QueueRef("other", "bull:pay")).policy.may_act(Scanner.STALE_CHECK)
+    assert opened.of(QueueRef("other", "bull:pay")).policy.may_act(PolicyScanner.STALE_CHECK)
 
 
 def test_the_sentence_for_the_audit_says_what_allows_it_and_who_said_so() -> None:
     edit(ACTS, "main", "bull:mail")
     at = PolicyLayer.objects.get().at
-    said = book().of(MAIL).sentence(Scanner.ORPHAN_WATCH, at + 61_000)
+    said = book().of(MAIL).sentence(PolicyScanner.ORPHAN_WATCH, at + 61_000)
     assert said == "Enabled, at most 500 jobs per run (edited by ada 1 min ago, for bull:mail)."
-    said = book().of(MAIL).sentence(Scanner.STALE_CHECK, at)
+    said = book().of(MAIL).sentence(PolicyScanner.STALE_CHECK, at)
     assert said == "Enabled after 1 min, at most 500 jobs per run (by default)."
 
 
 def test_a_long_run_hears_of_an_edit() -> None:
     clock = [0.0]
-    following = Following(config.current(), life=1.0, clock=lambda: clock[0])
+    following = LivePolicies(config.current(), life=1.0, clock=lambda: clock[0])
     edit(ACTS)
-    assert not following.of(MAIL).policy.may_act(Scanner.ORPHAN_WATCH)
+    assert not following.of(MAIL).policy.may_act(PolicyScanner.ORPHAN_WATCH)
     clock[0] = 1.0
-    assert following.of(MAIL).policy.may_act(Scanner.ORPHAN_WATCH)
+    assert following.of(MAIL).policy.may_act(PolicyScanner.ORPHAN_WATCH)
 
 
 def test_while_the_database_cannot_be_asked_the_last_book_counts() -> None:
     clock = [0.0]
     edit(ACTS)
-    following = Following(config.current(), life=1.0, clock=lambda: clock[0])
+    following = LivePolicies(config.current(), life=1.0, clock=lambda: clock[0])
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE recovery_policylayer RENAME TO away")
     clock[0] = 5.0
     with pytest.raises(DatabaseError):
         book()
-    assert following.of(MAIL).policy.may_act(Scanner.ORPHAN_WATCH)
+    assert following.of(MAIL).policy.may_act(PolicyScanner.ORPHAN_WATCH)
 
 
 def test_nor_when_its_connection_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,10 +173,10 @@ def test_nor_when_its_connection_is_gone(monkeypatch: pytest.MonkeyPatch) -> Non
 
     clock = [0.0]
     edit(ACTS)
-    following = Following(config.current(), life=1.0, clock=lambda: clock[0])
-    monkeypatch.setattr(Book, "open", gone)
+    following = LivePolicies(config.current(), life=1.0, clock=lambda: clock[0])
+    monkeypatch.setattr(PolicySnapshot, "open", gone)
     clock[0] = 5.0
-    assert following.of(MAIL).policy.may_act(Scanner.ORPHAN_WATCH)
+    assert following.of(MAIL).policy.may_act(PolicyScanner.ORPHAN_WATCH)
 
 
 # -- editing
@@ -203,9 +203,9 @@ def test_an_edit_is_in_the_audit_with_what_it_changed() -> None:
 
 def test_what_is_taken_away_counts_no_more_and_is_in_the_audit() -> None:
     edit(ACTS, "main")
-    number = policies.clear(ADA, "main", "", "not any more")
+    number = policy_edits.clear(ADA, "main", "", "not any more")
     assert not PolicyLayer.objects.exists()
-    assert not book().of(MAIL).policy.may_act(Scanner.ORPHAN_WATCH)
+    assert not book().of(MAIL).policy.may_act(PolicyScanner.ORPHAN_WATCH)
     body = chain.entry(number).entry.body
     assert (body["before"], body["after"], body["place"]) == (ACTS, {}, "all queues of main")
 
@@ -218,9 +218,9 @@ def test_what_says_nothing_is_no_layer() -> None:
 
 def test_an_edit_takes_the_right_to_act_in_bulk() -> None:
     for call in (
-        lambda: policies.edit(OLE, "", "", ACTS, "why not"),
-        lambda: policies.preview(OLE, "", "", ACTS),
-        lambda: policies.clear(OLE, "", "", "why not"),
+        lambda: policy_edits.edit(OLE, "", "", ACTS, "why not"),
+        lambda: policy_edits.preview(OLE, "", "", ACTS),
+        lambda: policy_edits.clear(OLE, "", "", "why not"),
     ):
         with pytest.raises(Forbidden):
             call()
@@ -243,7 +243,7 @@ def test_all_problems_are_told_and_nothing_is_written() -> None:
 @pytest.mark.parametrize("reason", ["", "  \n", "x" * 501])
 def test_an_edit_needs_a_reason(reason: str) -> None:
     with pytest.raises(BadOrder, match="reason"):
-        policies.edit(ADA, "", "", ACTS, reason)
+        policy_edits.edit(ADA, "", "", ACTS, reason)
 
 
 def test_a_place_has_to_be_one() -> None:
@@ -258,7 +258,7 @@ def test_an_edit_that_changes_nothing_is_refused() -> None:
     with pytest.raises(BadOrder, match="nothing would change"):
         edit({"orphan_watch": {"mode": "act"}})
     with pytest.raises(BadOrder, match="nothing would change"):
-        policies.clear(ADA, "main", "", "tidy")
+        policy_edits.clear(ADA, "main", "", "tidy")
     assert AuditEntry.objects.count() == 1
 
 
@@ -274,7 +274,7 @@ def test_without_its_note_in_the_audit_nothing_is_changed() -> None:
     AuditHead.objects.update(number=F("number") - 1)  # what lags behind can take no entry
     with pytest.raises(NotRecorded):
         edit({"orphan_watch": {"mode": "observe"}})
-    assert reads.written("", "") == ACTS
+    assert reads.edited_values("", "") == ACTS
 
 
 def test_an_edit_that_is_too_long_belongs_into_the_file() -> None:
@@ -286,9 +286,9 @@ def test_an_edit_that_is_too_long_belongs_into_the_file() -> None:
 def test_what_cannot_be_read_can_be_edited_anew_and_taken_away() -> None:
     row("not JSON", "main")
     edit(ACTS, "main")
-    assert book().of(MAIL).policy.may_act(Scanner.ORPHAN_WATCH)
+    assert book().of(MAIL).policy.may_act(PolicyScanner.ORPHAN_WATCH)
     PolicyLayer.objects.update(written="[]")
-    policies.clear(ADA, "main", "", "mended")
+    policy_edits.clear(ADA, "main", "", "mended")
     assert book().trouble == ()
 
 
@@ -296,22 +296,22 @@ def test_what_cannot_be_read_can_be_edited_anew_and_taken_away() -> None:
 
 
 def test_a_preview_says_what_would_change_and_changes_nothing() -> None:
-    found = policies.preview(ADA, "main", "bull:mail", ACTS)
+    found = policy_edits.preview(ADA, "main", "bull:mail", ACTS)
     assert found.changes == ("orphan-watch: Dry run, at most 500 jobs per run. → Enabled, at most 500 jobs per run.",)
     assert (found.problems, found.notes) == ((), ())
     assert not PolicyLayer.objects.exists()
 
 
 def test_a_preview_names_each_problem_by_its_field() -> None:
-    found = policies.preview(ADA, "", "", {"orphan_watch": {"mode": "on", "most": 7}})
+    found = policy_edits.preview(ADA, "", "", {"orphan_watch": {"mode": "on", "most": 7}})
     assert [problem.key for problem in found.problems] == ["orphan_watch.mode"]
 
 
 def test_a_preview_says_that_arming_takes_a_note() -> None:
     armed = {"auto_retry": {"mode": "act"}}
-    (note,) = policies.preview(ADA, "", "", armed).notes
+    (note,) = policy_edits.preview(ADA, "", "", armed).notes
     assert note.startswith("auto-retry: It is enabled, but the idempotency note is not set")
-    assert policies.preview(ADA, "", "", armed | {"idempotency": "sent once"}).notes == ()
+    assert policy_edits.preview(ADA, "", "", armed | {"idempotency": "sent once"}).notes == ()
 
 
 def test_a_preview_names_the_places_where_something_else_stays() -> None:
@@ -319,12 +319,12 @@ def test_a_preview_names_the_places_where_something_else_stays() -> None:
     edit({"orphan_watch": {"mode": "observe"}}, "", "bull:pay")
     edit({"orphan_watch": {"most": 3}}, "main", "bull:other")
     row('{"orphan_watch": {"mode": "observe"}}', "shop", slug("bull:mail"))
-    (note,) = policies.preview(ADA, "main", "", ACTS).notes
+    (note,) = policy_edits.preview(ADA, "main", "", ACTS).notes
     assert note == "Other policies stay in effect for bull:pay in any deployment, bull:mail in main."
 
 
 def test_what_the_file_forbids_no_edit_allows() -> None:
     edit({"never": {"names": ["refund"]}}, "main", "bull:pay")
     assert book().of(PAY).policy.never.names == {"charge", "refund"}
-    policies.clear(ADA, "main", "bull:pay", "all of it")
+    policy_edits.clear(ADA, "main", "bull:pay", "all of it")
     assert book().of(PAY).policy.never.names == {"charge"}

@@ -13,7 +13,7 @@ from django.core.management.base import CommandError
 from django.db import connection
 
 from recovery.models import PolicyLayer
-from recovery.reads import snapshots
+from recovery.reads.queues import snapshot_store
 from tests import samples
 from tests.stores import Store
 
@@ -107,7 +107,7 @@ def test_a_queue_that_is_not_there_is_told_so(
     watch(UNSTALL_REDIS_URL="redis://127.0.0.1:1", UNSTALL_STATE_URL=state_store.url)
     assert "stale-check" in _run("main/no:such")
     assert capsys.readouterr().err == "", "nobody can say it without a snapshot"
-    snapshots.publish(state_store.client, samples.snapshot(samples.queue("bull:mail")))
+    snapshot_store.publish(state_store.client, samples.snapshot(samples.queue("bull:mail")))
     assert "stale-check" in _run("main/no:such")
     assert "There is no queue main/no:such now" in capsys.readouterr().err
     _run("bull:mail")

@@ -19,18 +19,18 @@ _SECONDS = 120
 _EDITS = f"""
 import sys, django
 django.setup()
-from recovery.actions import policies
-from recovery.domain.acting import Actor
+from recovery.actions import policy_edits
+from recovery.domain.actions.types import Actor
 from recovery.errors import BadOrder
-from recovery.reads import policies as reads
+from recovery.reads.policies import queries as reads
 name, actor = sys.argv[1], Actor("person", sys.argv[1], "admin", may_act=True, may_bulk=True)
 made = 0
 while made < {EACH}:
-    seen = reads.written("", "bull:mail")
+    seen = reads.edited_values("", "bull:mail")
     names = seen.get("never", {{}}).get("names", [])
     wanted = {{"never": {{"names": [*names, f"{{name}}-{{made}}"]}}}}
     try:
-        policies.edit(actor, "", "bull:mail", wanted, "more", seen=seen)
+        policy_edits.edit(actor, "", "bull:mail", wanted, "more", seen=seen)
         made += 1
     except BadOrder as error:
         assert "meanwhile" in str(error), error
@@ -38,9 +38,11 @@ while made < {EACH}:
 _TOLD = """
 import json, django
 django.setup()
-from recovery.reads import audit, policies
-bodies = [audit.plain(line.number).body for line in reversed(audit.entries(audit.Filter(act="policy"), size=200).lines)]
-print(json.dumps([policies.written("", "bull:mail"), bodies, audit.verify().is_sound]))
+from recovery.reads.audit import queries as audit
+from recovery.reads.policies import queries as policies
+lines = audit.entries(audit.AuditFilter(act="policy"), size=200).lines
+bodies = [audit.load_entry(line.number).body for line in reversed(lines)]
+print(json.dumps([policies.edited_values("", "bull:mail"), bodies, audit.verify().is_sound]))
 """
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 import psycopg
 import pytest
 
-from dashboard.database import settings_of
+from dashboard.database_url import database_settings
 from dashboard.postgres import pool as pools
 from dashboard.postgres.pool import PostgresPool
 from tests.patience import patience
@@ -128,7 +128,7 @@ def test_a_server_that_hangs_is_waited_for_once(
 
 def test_a_server_that_is_cut_off_is_given_up_soon() -> None:
     """TCP by itself would wait for a quarter of an hour, and for two hours where it only listens."""
-    options = settings_of("postgres://unstall@db.internal/unstall")["OPTIONS"]
+    options = database_settings("postgres://unstall@db.internal/unstall")["OPTIONS"]
     assert options["tcp_user_timeout"] <= 10_000
     assert options["keepalives_idle"] + options["keepalives_interval"] * options["keepalives_count"] <= 10
 

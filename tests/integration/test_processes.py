@@ -13,10 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from recovery.processes.address import Address
-from recovery.processes.child import Child, Command
-from recovery.processes.claim import Taken, claim
-from recovery.processes.supervisor import LONGEST_PAUSE, STEADY_AFTER, Supervisor, WronglyCalled
+from recovery.processes.child import Child, ChildCommand
+from recovery.processes.directory_lock import DirectoryLocked, lock_directory
+from recovery.processes.listen_address import ListenAddress
+from recovery.processes.supervisor import LONGEST_PAUSE, STEADY_AFTER, ChildMisconfigured, Supervisor
 from tests.processes import end, free_port, spawn
 from tests.waiting import until
 
@@ -63,9 +63,9 @@ def supervisor(heard: Heard) -> Iterator[tuple[Supervisor, list[float]]]:
 
 PARENT = f"""
     import signal
-    from recovery.processes.child import Child, Command
+    from recovery.processes.child import Child, ChildCommand
     signal.alarm(600)
-    child = Child(Command("child", {SLEEPER!r}), print)
+    child = Child(ChildCommand("child", {SLEEPER!r}), print)
     print(child.pid, flush=True)
     signal.pause()
 """
@@ -89,28 +89,28 @@ def test_a_child_does_not_outlive_a_parent_that_was_killed(leash: str) -> None:
 
 
 def test_what_a_child_says_on_stderr_comes_out_under_its_name(heard: Heard) -> None:
-    child = Child(Command("web", [sys.executable, "-c", "import sys; sys.stderr.write('one\\ntwo')"]), heard)
+    child = Child(ChildCommand("web", [sys.executable, "-c", "import sys; sys.stderr.write('one\\ntwo')"]), heard)
     until(lambda: child.ended() is not None)
     child.stop(1)
     assert heard.lines == [("web", "one"), ("web", "two")]
 
 
 def test_a_child_that_does_not_listen_is_killed(heard: Heard) -> None:
-    child = Child(Command("web", [sys.executable, "-c", DEAF]), heard)
+    child = Child(ChildCommand("web", [sys.executable, "-c", DEAF]), heard)
     until(lambda: heard.lines)
     assert child.stop(0.2) is False
     assert not _runs(child.pid)
 
 
 def test_what_a_child_started_itself_ends_with_it(heard: Heard) -> None:
-    child = Child(Command("demo", [sys.executable, "-c", STARTS_ANOTHER]), heard)
+    child = Child(ChildCommand("demo", [sys.executable, "-c", STARTS_ANOTHER]), heard)
     until(lambda: heard.lines)
     child.stop(5)
     until(lambda: not _runs(int(heard.lines[0][1])))
 
 
 def test_a_command_that_is_not_there_says_so(heard: Heard) -> None:
-    child = Child(Command("web", ["/nonexistent/program"]), heard)
+    child = Child(ChildCommand("web", ["/nonexistent/program"]), heard)
     until(lambda: child.ended() == 1)
     child.stop(1)
     assert heard.lines == [("web", "/nonexistent/program: No such file or directory")]
@@ -118,7 +118,7 @@ def test_a_command_that_is_not_there_says_so(heard: Heard) -> None:
 
 def test_a_dead_child_comes_back_after_a_pause_that_grows(supervisor: tuple[Supervisor, list[float]]) -> None:
     keeper, now = supervisor
-    keeper.start(Command("web", SLEEPER))
+    keeper.start(ChildCommand("web", SLEEPER))
     pauses = []
     for _ in range(7):
         _kill_and_see_it(keeper)
@@ -133,7 +133,7 @@ def test_a_dead_child_comes_back_after_a_pause_that_grows(supervisor: tuple[Supe
 
 def test_a_child_that_was_steady_comes_back_at_once(supervisor: tuple[Supervisor, list[float]]) -> None:
     keeper, now = supervisor
-    keeper.start(Command("web", SLEEPER))
+    keeper.start(ChildCommand("web", SLEEPER))
     for _ in range(3):
         _kill_and_see_it(keeper)
         now[0] += LONGEST_PAUSE
@@ -147,32 +147,32 @@ def test_a_child_that_was_steady_comes_back_at_once(supervisor: tuple[Supervisor
 
 def test_a_child_that_was_called_wrongly_is_not_tried_again(supervisor: tuple[Supervisor, list[float]]) -> None:
     keeper, _ = supervisor
-    child = keeper.start(Command("web", [sys.executable, "-c", "raise SystemExit(2)"]))
+    child = keeper.start(ChildCommand("web", [sys.executable, "-c", "raise SystemExit(2)"]))
     until(lambda: child.ended() is not None)
-    with pytest.raises(WronglyCalled, match="web"):
+    with pytest.raises(ChildMisconfigured, match="web"):
         keeper.tend()
 
 
 def test_a_directory_has_one_owner_and_says_who(tmp_path: Path) -> None:
-    first = claim(tmp_path / "lock", patience=0, given_up=_never)
-    with pytest.raises(Taken, match=str(os.getpid())):
-        claim(tmp_path / "lock", patience=0, given_up=_never)
+    first = lock_directory(tmp_path / "lock", patience=0, given_up=_never)
+    with pytest.raises(DirectoryLocked, match=str(os.getpid())):
+        lock_directory(tmp_path / "lock", patience=0, given_up=_never)
     os.close(first)
-    os.close(claim(tmp_path / "lock", patience=0, given_up=_never))
+    os.close(lock_directory(tmp_path / "lock", patience=0, given_up=_never))
 
 
 def test_a_claim_lasts_as_long_as_the_child_that_inherited_it(tmp_path: Path, heard: Heard) -> None:
-    mine = claim(tmp_path / "lock", patience=0, given_up=_never)
-    child = Child(Command("valkey", SLEEPER, inherits=(mine,)), heard)
+    mine = lock_directory(tmp_path / "lock", patience=0, given_up=_never)
+    child = Child(ChildCommand("valkey", SLEEPER, inherits=(mine,)), heard)
     os.close(mine)
-    with pytest.raises(Taken):
-        claim(tmp_path / "lock", patience=0, given_up=_never)
+    with pytest.raises(DirectoryLocked):
+        lock_directory(tmp_path / "lock", patience=0, given_up=_never)
     child.stop(5)
-    os.close(claim(tmp_path / "lock", patience=5, given_up=_never))
+    os.close(lock_directory(tmp_path / "lock", patience=5, given_up=_never))
 
 
 def test_a_taken_port_is_seen_before_anything_starts() -> None:
-    address = Address("127.0.0.1", free_port())
+    address = ListenAddress("127.0.0.1", free_port())
     assert address.taken() == ""
     server = spawn([sys.executable, "-m", "http.server", "-b", address.host, str(address.port)])
     until(lambda: address.answers("/"))
@@ -183,7 +183,7 @@ def test_a_taken_port_is_seen_before_anything_starts() -> None:
 @pytest.mark.parametrize("bind", ["8000", "host", "host:", "host:0", "host:99999", "host:http"])
 def test_an_address_that_cannot_be_is_refused_with_a_sentence(bind: str) -> None:
     with pytest.raises(ValueError, match="Write host:port"):
-        Address.parse(bind)
+        ListenAddress.parse(bind)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_an_address_that_cannot_be_is_refused_with_a_sentence(bind: str) -> None
     ],
 )
 def test_an_address_is_shown_as_this_machine_reaches_it(bind: str, url: str) -> None:
-    assert Address.parse(bind).url == url
+    assert ListenAddress.parse(bind).url == url
 
 
 def _kill_and_see_it(keeper: Supervisor) -> None:

@@ -7,17 +7,17 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from dashboard.access import Role
+from dashboard.accounts.roles import UserRole
+from dashboard.accounts.sessions import digest
 from dashboard.models import LoginSession
-from dashboard.sessions import digest
-from recovery.connections import state
-from recovery.connections.registry import registry
-from recovery.domain.ages import DAY
-from recovery.domain.refs import QueueRef
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.time_units import DAY
 from recovery.models import Alert, AuditEntry, Incident, ScanFind, ScanRun
-from recovery.reads import servers
 from recovery.scanners import prune
 from recovery.scanners.prune import INCIDENTS_FOR, RUNS_FOR, Pruner
+from recovery.servers import queries as servers_queries
+from recovery.stores.registry import registry
+from recovery.stores.state import state_keys
 from tests.acting import Bench
 from tests.people import browser, person
 from tests.watching import now_ms
@@ -72,7 +72,7 @@ def test_alerts_that_were_over_long_ago_go(bench: Bench) -> None:
 
 
 def test_sessions_that_are_over_go(bench: Bench) -> None:
-    kept, idle, expired = (browser(person(Role.VIEWER)).session.session_key or "" for _ in range(3))
+    kept, idle, expired = (browser(person(UserRole.VIEWER)).session.session_key or "" for _ in range(3))
     rows, now = LoginSession.objects, timezone.now()
     rows.filter(key_hash=digest(idle)).update(last_used_at=now - timedelta(days=2))
     rows.filter(key_hash=digest(expired)).update(expires_at=now - timedelta(seconds=1))
@@ -110,6 +110,6 @@ def test_it_is_never_about_one_queue(bench: Bench) -> None:
 
 def test_a_server_that_was_silent_for_longer_than_its_history_is_forgotten(bench: Bench) -> None:
     store, now = registry().state(), now_ms()
-    store.zadd(state.SERVERS, {"gone": now - 8 * DAY - 1, "away": now - 8 * DAY + 60_000})
+    store.zadd(state_keys.SERVERS, {"gone": now - 8 * DAY - 1, "away": now - 8 * DAY + 60_000})
     assert Pruner(registry()).run(now).found == 1
-    assert list(servers.seen(store)) == ["away"]
+    assert list(servers_queries.last_seen(store)) == ["away"]

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from recovery.backends import reader
 from recovery.backends.base import LOAD_LIMIT, TEXT_LIMIT
-from recovery.backends.shared import logs, rows
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef
+from recovery.backends.redis_common import job_logs, job_rows
+from recovery.backends.registry import reader
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobState
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
 from tests.pipe import Pipe
 from tests.stores import Store
 
 REF = QueueRef("main", "bull:q")
-OURS = reader(Flavour(Library.BULLMQ, 5))
+OURS = reader(LibraryVersion(QueueLibrary.BULLMQ, 5))
 MEGABYTE = 1024 * 1024
 
 
@@ -44,7 +44,7 @@ def put(keys: redis.Redis, id: str, state: str = "completed", **fields: str | by
 def test_a_page_of_huge_results_is_small(keys: redis.Redis, pipe: Pipe) -> None:
     for number in range(20):
         put(keys, str(number), returnvalue="x" * 5 * MEGABYTE, failedReason="y" * MEGABYTE)
-    page = OURS.page(pipe, REF, State.COMPLETED, size=100)
+    page = OURS.page(pipe, REF, JobState.COMPLETED, size=100)
     assert len(page.rows) == 20
     assert pipe.weight < 100_000
     assert page.rows[0].result == "(5,242,880 bytes, too long to show here)"
@@ -52,12 +52,12 @@ def test_a_page_of_huge_results_is_small(keys: redis.Redis, pipe: Pipe) -> None:
 
 
 def test_a_page_of_long_results_keeps_to_its_budget(keys: redis.Redis, pipe: Pipe) -> None:
-    long = "x" * rows.TEXT_BYTES
+    long = "x" * job_rows.TEXT_BYTES
     for number in range(100):
         put(keys, str(number), returnvalue=long, failedReason=long)
-    page = OURS.page(pipe, REF, State.COMPLETED, size=100)
+    page = OURS.page(pipe, REF, JobState.COMPLETED, size=100)
     assert len(page.rows) == 100
-    assert pipe.weight < rows.PAGE_BYTES + 100_000
+    assert pipe.weight < job_rows.PAGE_BYTES + 100_000
     assert page.rows[0].result.startswith("xxx")
     assert page.rows[-1].result.endswith("too long to show here)")
 
@@ -101,8 +101,8 @@ def test_logs_are_cut_by_line_and_by_page(keys: redis.Redis, pipe: Pipe) -> None
     page = OURS.logs(pipe, REF, "7", size=1000)
     assert page.total == 300
     assert 0 < len(page.lines) < 300
-    assert pipe.weight < logs.PAGE_BYTES + 50 * 10_000 + 1000
-    assert max(map(len, page.lines)) == logs.LINE + 1
+    assert pipe.weight < job_logs.PAGE_BYTES + 50 * 10_000 + 1000
+    assert max(map(len, page.lines)) == job_logs.LINE + 1
     following = OURS.logs(pipe, REF, "7", start=len(page.lines), size=10)
     assert following.start == len(page.lines)
     assert len(following.lines) == 10
@@ -111,14 +111,14 @@ def test_logs_are_cut_by_line_and_by_page(keys: redis.Redis, pipe: Pipe) -> None
 def test_a_search_says_how_many_payloads_it_could_not_compare(keys: redis.Redis, pipe: Pipe) -> None:
     put(keys, "long", data="needle" + "x" * TEXT_LIMIT)
     put(keys, "short", data="a needle")
-    found = OURS.search(pipe, REF, State.COMPLETED, data="needle")
+    found = OURS.search(pipe, REF, JobState.COMPLETED, data="needle")
     assert ([row.id for row in found.rows], found.skipped, found.examined) == (["short"], 1, 2)
     assert pipe.weight < 10_000
 
 
 def test_a_search_finds_what_a_writer_of_json_escaped(keys: redis.Redis, pipe: Pipe) -> None:
     put(keys, "7", data='{"to":"Zo\\u00eb"}')
-    assert [row.id for row in OURS.search(pipe, REF, State.COMPLETED, data="Zoë").rows] == ["7"]
+    assert [row.id for row in OURS.search(pipe, REF, JobState.COMPLETED, data="Zoë").rows] == ["7"]
 
 
 def test_what_children_returned_is_not_fetched(keys: redis.Redis, pipe: Pipe) -> None:
@@ -152,7 +152,7 @@ def test_a_page_of_a_long_active_list_costs_three_round_trips(keys: redis.Redis,
     for number in range(25):
         keys.set(f"bull:q:job-{number}:lock", "token:1", px=30_000)
         keys.hset(f"bull:q:job-{number}", mapping={"name": "send", "data": "{}"})
-    page = OURS.page(pipe, REF, State.ACTIVE)
+    page = OURS.page(pipe, REF, JobState.ACTIVE)
     assert [row.id for row in page.rows] == [f"job-{number}" for number in range(25)]
     assert page.total == 100_000
     assert pipe.trips == 3
@@ -161,7 +161,7 @@ def test_a_page_of_a_long_active_list_costs_three_round_trips(keys: redis.Redis,
 
 def test_no_read_of_a_page_asks_for_more_than_the_page(keys: redis.Redis, pipe: Pipe) -> None:
     put(keys, "7")
-    OURS.page(pipe, REF, State.COMPLETED, size=1_000_000)
+    OURS.page(pipe, REF, JobState.COMPLETED, size=1_000_000)
     assert set(pipe.commands) <= {"ZCARD", "ZREVRANGE", "HMGET", "HSTRLEN"}
     assert len([name for name in pipe.commands if name == "ZREVRANGE"]) == 1
 
@@ -169,4 +169,4 @@ def test_no_read_of_a_page_asks_for_more_than_the_page(keys: redis.Redis, pipe: 
 def test_a_failed_job_without_a_time_ended_when_its_score_says(keys: redis.Redis, pipe: Pipe) -> None:
     put(keys, "7", "failed", failedReason="job stalled more than allowable limit")
     assert OURS.row(pipe, REF, "7").finished_at == 1795000156536
-    assert OURS.page(pipe, REF, State.FAILED).rows[0].finished_at == 1795000156536
+    assert OURS.page(pipe, REF, JobState.FAILED).rows[0].finished_at == 1795000156536

@@ -7,59 +7,66 @@ from pathlib import Path
 
 import pytest
 
-from recovery.connections.registry import Registry
-from recovery.domain.counts import Counts, DeploymentSample, Flavour, Library, QueueSample, Snapshot
-from recovery.domain.refs import QueueRef
-from recovery.domain.series import MINUTE, Point, Series, Tally
-from recovery.reads import history
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.queues.time_series import MINUTE, FinishedPoint, FinishedSeries, FinishedTally
+from recovery.domain.queues.types import (
+    DeploymentSample,
+    JobCounts,
+    LibraryVersion,
+    QueueLibrary,
+    QueueSample,
+    Snapshot,
+)
+from recovery.reads.queues import history
+from recovery.scanners.collect import recorder
+from recovery.scanners.collect.collector import Collector
+from recovery.scanners.collect.history_writer import HistoryCells, HistoryWriter
+from recovery.scanners.collect.recorder import HistoryRecorder
+from recovery.scanners.discovery.known_queues import KnownQueue, KnownQueues
 from recovery.scanners.prune import Pruner
-from recovery.scanners.snapshot import record
-from recovery.scanners.snapshot.collect import Collector
-from recovery.scanners.snapshot.record import Recorder
-from recovery.scanners.snapshot.roster import Known, Roster
-from recovery.scanners.snapshot.tape import Strip, Tape
+from recovery.stores.registry import ConnectionRegistry
 from tests.stores import Store
 from tests.watching import NOW, add, config_of, finish
 
 JOBS = QueueRef("main", "bull:jobs")
-BULLMQ = Flavour(Library.BULLMQ, 5)
+BULLMQ = LibraryVersion(QueueLibrary.BULLMQ, 5)
 M = NOW // MINUTE  # the minute that is open at NOW
 
 
 class Bench:
     """A recorder, and the snapshot it goes by."""
 
-    def __init__(self, registry: Registry, queues: Store, state: Store) -> None:
+    def __init__(self, registry: ConnectionRegistry, queues: Store, state: Store) -> None:
         self.registry = registry
         self.queues = queues.client
         self.state = state.client
-        self.recorder = Recorder(registry, lambda: self.snapshot)
+        self.recorder = HistoryRecorder(registry, lambda: self.snapshot)
         self.snapshot: Snapshot | None = None
 
     def restart(self) -> None:
-        self.recorder = Recorder(self.registry, lambda: self.snapshot)
+        self.recorder = HistoryRecorder(self.registry, lambda: self.snapshot)
 
     def run(self, now: int, *, error: str = "", lost: str = "") -> int:
         """The end of a minute, with the counts as they are in Redis."""
         pipeline = self.queues.pipeline()
         pipeline.llen("bull:jobs:wait").zcard("bull:jobs:completed").zcard("bull:jobs:failed").get("bull:jobs:id")
         waiting, completed, failed, added = pipeline.execute()
-        counts = Counts() if error else Counts(waiting, 0, 0, 0, 0, completed, failed, 0)
+        counts = JobCounts() if error else JobCounts(waiting, 0, 0, 0, 0, completed, failed, 0)
         sample = QueueSample(JOBS, BULLMQ, counts, added=int(added or 0), error=error)
         deployment = DeploymentSample("main", "redis://h", now, error=lost)
         self.snapshot = Snapshot(1, now, (deployment,), (sample,))
         return self.recorder.run(now)
 
-    def cells(self, now: int, minutes: int = 60) -> dict[int, Tally]:
+    def cells(self, now: int, minutes: int = 60) -> dict[int, FinishedTally]:
         return history.recent(self.state, [JOBS], now, minutes=minutes)[JOBS]
 
-    def series(self, hours: int, now: int) -> Series:
+    def series(self, hours: int, now: int) -> FinishedSeries:
         return history.series(JOBS, BULLMQ, hours, now=now, stores=self.registry)
 
 
 @pytest.fixture
 def bench(tmp_path: Path, valkey: Store, state_store: Store) -> Iterator[Bench]:
-    registry = Registry(config_of(tmp_path, state_store, {"main": valkey}))
+    registry = ConnectionRegistry(config_of(tmp_path, state_store, {"main": valkey}))
     yield Bench(registry, valkey, state_store)
     registry.close()
 
@@ -72,7 +79,7 @@ def test_the_minute_that_closed_is_counted(bench: Bench) -> None:
     finish(bench.queues, "bull:jobs", at(M - 3), at(M - 1, 0), at(M - 1, 59.999), at(M, 0))
     finish(bench.queues, "bull:jobs", at(M - 5), at(M - 1), outcome="failed")
     bench.run(NOW)
-    assert bench.cells(NOW)[M - 1] == Tally(2, 1, None)
+    assert bench.cells(NOW)[M - 1] == FinishedTally(2, 1, None)
 
 
 def test_a_minute_is_recorded_once(bench: Bench) -> None:
@@ -86,7 +93,7 @@ def test_jobs_that_vanish_when_they_finish_are_counted_as_left(bench: Bench) -> 
     for _ in range(5):
         bench.queues.rpop("bull:jobs:wait")
     bench.run(at(M + 1))
-    assert bench.cells(at(M + 1))[M] == Tally(None, None, 5)
+    assert bench.cells(at(M + 1))[M] == FinishedTally(None, None, 5)
 
 
 def test_nothing_left_makes_zero_a_known_zero(bench: Bench) -> None:
@@ -95,7 +102,7 @@ def test_nothing_left_makes_zero_a_known_zero(bench: Bench) -> None:
     bench.queues.rpop("bull:jobs:wait")
     bench.run(at(M + 1))
     bench.run(at(M + 2))
-    assert bench.cells(at(M + 2))[M + 1] == Tally(0, 0, 0)
+    assert bench.cells(at(M + 2))[M + 1] == FinishedTally(0, 0, 0)
 
 
 def test_a_queue_that_does_nothing_takes_no_memory(bench: Bench) -> None:
@@ -112,7 +119,11 @@ def test_the_idle_minutes_before_the_first_job_are_known_zeros(bench: Bench) -> 
     bench.queues.rpop("bull:jobs:wait")
     bench.run(at(M + 4))
     cells = bench.cells(at(M + 4))
-    assert [cells.get(M + minute) for minute in range(-1, 4)] == [None, *[Tally(0, 0, 0)] * 3, Tally(None, None, 1)]
+    assert [cells.get(M + minute) for minute in range(-1, 4)] == [
+        None,
+        *[FinishedTally(0, 0, 0)] * 3,
+        FinishedTally(None, None, 1),
+    ]
 
 
 def test_minutes_when_nobody_recorded_are_unknown(bench: Bench) -> None:
@@ -133,7 +144,7 @@ def test_what_left_while_nobody_recorded_is_not_put_into_one_minute(bench: Bench
     bench.queues.rpop("bull:jobs:wait")
     bench.run(at(M + 4))
     bench.run(at(M + 5))
-    assert bench.cells(at(M + 5))[M + 4] == Tally(0, 0, 0)
+    assert bench.cells(at(M + 5))[M + 4] == FinishedTally(0, 0, 0)
 
 
 def test_a_dead_deployment_s_minutes_are_unknown(bench: Bench) -> None:
@@ -189,17 +200,17 @@ def test_ten_minutes_are_summed_when_they_are_over(bench: Bench) -> None:
         finish(bench.queues, "bull:jobs", at(minute), at(minute, 31))
         bench.run(at(minute + 1))
     tens = history.cells(bench.state, history.TENS, [JOBS], start // 10, start // 10)[JOBS]
-    assert tens[start // 10] == Tally(20, 0, 0)
+    assert tens[start // 10] == FinishedTally(20, 0, 0)
 
 
 def test_a_week_s_chart_is_made_of_tens(bench: Bench) -> None:
     hour = (M // 60 + 1) * 60
-    tape = Tape(bench.state)
-    tape.add([Strip(JOBS, hour, (Tally(1, 0, 2),) * 60)])
+    tape = HistoryWriter(bench.state)
+    tape.add([HistoryCells(JOBS, hour, (FinishedTally(1, 0, 2),) * 60)])
     tape.write()
     week = bench.series(168, at(hour + 61))
     assert len(week.points) == 168
-    assert week.points[-1] == Point(hour * MINUTE, 60, 0, 120)
+    assert week.points[-1] == FinishedPoint(hour * MINUTE, 60, 0, 120)
 
 
 def test_queues_beyond_the_first_fill_keep_what_they_had(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,9 +218,9 @@ def test_queues_beyond_the_first_fill_keep_what_they_had(bench: Bench, monkeypat
     bench.run(NOW)
     bench.queues.zremrangebyscore("bull:jobs:completed", at(M - 1), at(M - 1))
     bench.restart()
-    monkeypatch.setattr(record, "BACKFILL", 0)
+    monkeypatch.setattr(recorder, "BACKFILL", 0)
     bench.run(at(M + 1))
-    monkeypatch.setattr(record, "BACKFILL", 1)
+    monkeypatch.setattr(recorder, "BACKFILL", 1)
     bench.run(at(M + 2))
     assert bench.cells(at(M + 2))[M - 1].completed == 1
 
@@ -239,7 +250,7 @@ def test_recorded_minutes_become_a_chart(bench: Bench) -> None:
     series = bench.series(1, at(M + 3))
     assert series.source == "recorded"
     assert len(series.points) == 60
-    assert series.points[-1] == Point((M + 2) * MINUTE, 1, 0, 0)
+    assert series.points[-1] == FinishedPoint((M + 2) * MINUTE, 1, 0, 0)
     assert series.points[0].completed is None
     assert "gaps" in series.note.lower()
 
@@ -279,7 +290,7 @@ def test_a_queue_that_removes_its_jobs_says_what_left_means(bench: Bench) -> Non
     bench.queues.rpop("bull:jobs:wait")
     bench.run(at(M + 1))
     series = bench.series(1, at(M + 1))
-    assert series.points[-1] == Point(M * MINUTE, None, None, 1)
+    assert series.points[-1] == FinishedPoint(M * MINUTE, None, None, 1)
     assert "left" in series.note
 
 
@@ -292,7 +303,7 @@ def test_a_chart_of_nothing_says_so(bench: Bench) -> None:
 
 def test_a_dead_queue_store_leaves_the_record(tmp_path: Path, state_store: Store, serve: Callable[..., Store]) -> None:
     mortal = serve()
-    registry = Registry(config_of(tmp_path, state_store, {"main": mortal}))
+    registry = ConnectionRegistry(config_of(tmp_path, state_store, {"main": mortal}))
     one = Bench(registry, mortal, state_store)
     finish(one.queues, "bull:jobs", at(M - 9), at(M - 1))
     one.run(NOW)
@@ -305,7 +316,7 @@ def test_a_dead_queue_store_leaves_the_record(tmp_path: Path, state_store: Store
 
 def test_a_dead_state_store_leaves_the_kept_jobs(tmp_path: Path, valkey: Store, serve: Callable[..., Store]) -> None:
     mortal = serve()
-    registry = Registry(config_of(tmp_path, mortal, {"main": valkey}))
+    registry = ConnectionRegistry(config_of(tmp_path, mortal, {"main": valkey}))
     mortal.stop()
     finish(valkey.client, "bull:jobs", at(M - 9), at(M - 1))
     series = history.series(JOBS, BULLMQ, 1, now=NOW, stores=registry)
@@ -317,8 +328,8 @@ def test_a_dead_state_store_leaves_the_kept_jobs(tmp_path: Path, valkey: Store, 
 def test_recorded_minutes_reach_the_sparkline(bench: Bench) -> None:
     finish(bench.queues, "bull:jobs", at(M - 3), at(M - 1))
     bench.run(NOW)
-    roster = Roster()
-    roster.replace("main", [Known(JOBS, BULLMQ, NOW, NOW)])
+    roster = KnownQueues()
+    roster.replace("main", [KnownQueue(JOBS, BULLMQ, NOW, NOW)])
     collector = Collector(bench.registry, roster)
     rates = collector.look(NOW).queues[0].rates
     collector.close()

@@ -8,23 +8,25 @@ from typing import Any
 
 import pytest
 
-from dashboard.access import Role
-from recovery.backends.shared import rights
-from recovery.connections import registry, state
-from recovery.domain.alerts import AlertKind
-from recovery.domain.inbox import Inbox
-from recovery.domain.mandate import Mandate, always
-from recovery.domain.refs import QueueRef
-from recovery.domain.scans import Scan
-from recovery.reads import pulses, refusals, snapshots
-from recovery.reads.leading import Sign
-from recovery.reads.shared import windows
-from recovery.scanners.acting.ledger import Ledger
-from recovery.scanners.acting.rights import Rights
-from recovery.scanners.acting.turn import Turn
-from recovery.scanners.acting.warrant import Warrant
-from recovery.scanners.alerting.sources import Sources
-from recovery.scanners.deep.stale_check import StaleCheck
+from dashboard.accounts.roles import UserRole
+from recovery.alerts.detectors import AlertDetectors
+from recovery.backends.redis_common import permissions
+from recovery.domain.alerts.types import AlertKind
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.scanners.types import ScannerKind
+from recovery.domain.scheduler.leader_token import LeaderToken, always_leader
+from recovery.domain.stuck.inbox import StuckInbox
+from recovery.reads.queues import snapshot_store
+from recovery.reads.scanners import last_runs, rights_refusals
+from recovery.reads.scanners.scheduler_status import SchedulerStatus
+from recovery.scanners.runtime.permissions import ScannerPermissions
+from recovery.scanners.runtime.run_recorder import ScannerRunRecorder
+from recovery.scanners.runtime.scanner_runner import ScannerRunner
+from recovery.scanners.runtime.store_rights import StoreRightsCheck
+from recovery.scanners.stale_check.scanner import StaleCheck
+from recovery.stores import registry
+from recovery.stores.state import state_keys
+from recovery.stores.state.shared_read import windows
 from tests.integration.test_acl import admit, documented
 from tests.people import browser, person, text
 from tests.stores import Store
@@ -46,27 +48,29 @@ class Bench(WatchBench):
         registry.reset()
         windows.forget()
         super().__init__(registry.registry().config)
-        self.rights = Rights(registry.registry(), lambda: self.collector.newest)
-        mandate = Mandate(7, always)
-        holding = Warrant(self.registry, mandate, lambda _: ()).holding(Scan.STALE_CHECK)
+        self.rights = StoreRightsCheck(registry.registry(), lambda: self.collector.newest)
+        mandate = LeaderToken(7, always_leader)
+        holding = ScannerPermissions(self.registry, mandate, lambda _: ()).holding(ScannerKind.STALE_CHECK)
         self.check_stale = StaleCheck(self.registry, lambda: self.collector.newest, mandate, holding)
         self.discover()
 
-    def inbox(self) -> Inbox:
+    def inbox(self) -> StuckInbox:
         windows.forget()
         inbox = self.look()
-        snapshots.publish(self.registry.state(), self.snapshot)
+        snapshot_store.publish(self.registry.state(), self.snapshot)
         return inbox
 
     def check(self) -> None:
         self.collector.look(now_ms())
         self.rights.run(now_ms())
 
-    def stale(self) -> pulses.Pulse:
+    def stale(self) -> last_runs.LastScannerRun:
         """A run of the stale check, once the watch has proven what is lost."""
         self.look()
-        Turn(Scan.STALE_CHECK, self.check_stale.run, Ledger(self.registry, 7)).due(now_ms() + 2_000)
-        return pulses.read(self.registry.state())[Scan.STALE_CHECK]
+        ScannerRunner(ScannerKind.STALE_CHECK, self.check_stale.run, ScannerRunRecorder(self.registry, 7)).due(
+            now_ms() + 2_000
+        )
+        return last_runs.read(self.registry.state())[ScannerKind.STALE_CHECK]
 
 
 Make = Callable[..., Bench]
@@ -82,7 +86,7 @@ def make(tmp_path: Path, server: Store, state_store: Store, monkeypatch: pytest.
     made: list[Bench] = []
     monkeypatch.setenv("UNSTALL_CONFIG", str(tmp_path / "unstall.toml"))
     now = now_ms()
-    state_store.client.set(state.SCHEDULER, Sign("here", 1, 7, now, now, "me").encode())
+    state_store.client.set(state_keys.SCHEDULER, SchedulerStatus("here", 1, 7, now, now, "me").encode())
 
     def one(rule: str, toml: str = AT_ONCE) -> Bench:
         active(server, JOBS.base, "1")
@@ -118,11 +122,11 @@ def test_its_scanner_fails_until_it_is_let(make: Make, server: Store) -> None:
     assert (pulse.has_failed, pulse.is_refused, pulse.acted, pulse.refused) == (True, True, 0, 0)
     assert pulse.trouble.startswith("The user of main may not change bull:jobs: ")
     assert denied(server) == [("evalsha", 1)]
-    found = Sources(bench.registry, lambda: bench.snapshot).look(now_ms()).findings
+    found = AlertDetectors(bench.registry, lambda: bench.snapshot).look(now_ms()).findings
     (told,) = [one for one in found if one.kind is AlertKind.SCANNER]
     assert told.words.startswith("Stale-check is denied by its store: The user of main may not change")
     admit(server, OPERATOR)
-    refusals.forget(bench.registry.state(), JOBS)
+    rights_refusals.forget(bench.registry.state(), JOBS)
     pulse = bench.stale()
     assert (pulse.has_failed, pulse.is_refused, pulse.acted) == (False, False, 1)
 
@@ -132,7 +136,7 @@ def test_every_page_says_so(make: Make, server: Store) -> None:
     bench.check()
     bench.stale()
     bench.inbox()
-    admin = browser(person(Role.ADMIN))
+    admin = browser(person(UserRole.ADMIN))
     stuck = text(admin, "/stuck")
     assert "main is read-only: its Redis user has no write permission." in stuck
     assert "the user of main lacks write permission" in stuck
@@ -144,9 +148,9 @@ def test_what_is_granted_is_noticed(make: Make, server: Store) -> None:
     bench = make(READER)
     bench.check()
     admit(server, OPERATOR)
-    fresh = Rights(bench.registry, lambda: bench.collector.newest)
+    fresh = StoreRightsCheck(bench.registry, lambda: bench.collector.newest)
     fresh.run(now_ms())
-    assert refusals.fetch(bench.registry.state()) == {}
+    assert rights_refusals.fetch(bench.registry.state()) == {}
     assert bench.inbox().people == 0
 
 
@@ -185,7 +189,7 @@ def test_what_nobody_asked_about_is_learned_from_the_act_that_is_refused(make: M
 def test_it_is_asked_without_changing_anything(make: Make, server: Store, rule: str, lacks: str) -> None:
     bench = make(rule)
     before = {key: server.client.dump(key) for key in server.client.keys("*")}
-    said = rights.lacking(bench.registry.wire("main"), JOBS)
+    said = permissions.missing_permissions(bench.registry.wire("main"), JOBS)
     assert said is not None
     assert (lacks in said) if lacks else said == ""
     assert {key: server.client.dump(key) for key in server.client.keys("*")} == before

@@ -14,17 +14,17 @@ from pathlib import Path
 import pytest
 import redis
 
-from recovery.connections import clock
-from recovery.domain.breaker import ENOUGH, Stage
-from recovery.domain.counts import Snapshot
-from recovery.domain.refs import QueueRef
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.queues.types import Snapshot
+from recovery.domain.safety_limits.circuit_breaker import ENOUGH, BreakerStage
 from recovery.models import ScanRun
-from recovery.reads import brake_rows
-from recovery.reads.brake_rows import BREAKER, Place
-from recovery.scanners.deep.auto_retry import AutoRetry
-from recovery.scanners.snapshot.collect import Collector
-from recovery.scanners.snapshot.discover import Discoverer
-from recovery.scanners.snapshot.roster import Roster
+from recovery.reads.safety_limits import limit_rows
+from recovery.reads.safety_limits.limit_rows import BREAKER, SafetyLimitScope
+from recovery.scanners.auto_retry.scanner import AutoRetry
+from recovery.scanners.collect.collector import Collector
+from recovery.scanners.discovery.known_queues import KnownQueues
+from recovery.scanners.discovery.scanner import Discoverer
+from recovery.stores.sql import database_clock
 from tests.acting import Bench
 from tests.fleet import Fleet, Queue
 from tests.processes import spawn
@@ -50,28 +50,31 @@ class Upstream(Relaunching):
         super().__init__(queues, state)
         self.jobs, self.base, self.ref = jobs, jobs.base, QueueRef("main", jobs.base)
         self.ahead = 0
-        self.roster = Roster()
+        self.roster = KnownQueues()
 
     def begin(self) -> AutoRetry:
         scanner = super().begin()
-        scanner.now = lambda: clock.now() + self.ahead
+        scanner.now = lambda: database_clock.now() + self.ahead
         scanner.wait = scanner._stopping.wait
         return scanner
 
     def look(self, _flavour: object = None) -> Snapshot:
         stores = self.scanner.registry
-        Discoverer(stores, self.roster, remembers=False).run(clock.now())
+        Discoverer(stores, self.roster, remembers=False).run(database_clock.now())
         collector = Collector(stores, self.roster)
         try:
-            snapshot = collector.look(clock.now())
+            snapshot = collector.look(database_clock.now())
         finally:
             collector.close()
         self.forget()
         return snapshot
 
-    def stages(self) -> dict[str, Stage]:
+    def stages(self) -> dict[str, BreakerStage]:
         now = self.scanner.now()
-        return {one.signature: one.stage(now) for one in brake_rows.values(BREAKER, Place.of(self.ref)).values()}
+        return {
+            one.signature: one.stage(now)
+            for one in limit_rows.values_by_key(BREAKER, SafetyLimitScope.of(self.ref)).values()
+        }
 
 
 @pytest.fixture(params=["bullmq6", "bullmq5", "bullmq3", "bull4"])
@@ -95,7 +98,7 @@ def test_a_failing_upstream_is_left_alone_but_for_a_probe_and_goes_on_when_it_wo
     ids = set(jobs.add_many(FAILED, "call", {"reason": DOWN}, removeOnComplete=removes))
     worker = jobs.work("fail")
     until(lambda: jobs.counts()["failed"] == FAILED, SOON, "all fail")
-    counted(upstream.client, jobs.base, clock.now())
+    counted(upstream.client, jobs.base, database_clock.now())
     upstream.ahead = 60_000  # their own pause is over
 
     first = upstream.run()
@@ -112,7 +115,7 @@ def test_a_failing_upstream_is_left_alone_but_for_a_probe_and_goes_on_when_it_wo
     probe = upstream.run()
     assert len(done(probe)) >= 1
     until(lambda: upstream.follow() == 0, SOON, "the probe has ended")
-    assert set(upstream.stages().values()) == {Stage.CLOSED}
+    assert set(upstream.stages().values()) == {BreakerStage.CLOSED}
     if len(done(probe)) == 1:  # it ended only when the run was over
         assert ScanRun.objects.filter(status="waiting", base=upstream.ref.slug).exists()
 
@@ -138,7 +141,7 @@ def test_no_minute_sees_more_than_the_budget_in_the_queues_own_stream(upstream: 
     until(lambda: jobs.counts()["failed"] == 200, SOON, "all fail")
     worker.close()
     jobs.work("ok")
-    counted(upstream.client, jobs.base, clock.now(), 36_000)
+    counted(upstream.client, jobs.base, database_clock.now(), 36_000)
     upstream.ahead = 60_000
     upstream.run()
     times = [at for at, _ in _sent_off(upstream.client, jobs.base)]
@@ -152,17 +155,17 @@ _RUNS = """
 import sys, time
 import django
 django.setup()
-from recovery.connections.registry import registry
-from recovery.domain.mandate import Mandate, always
-from recovery.scanners.deep import relaunch
-from recovery.scanners.snapshot.collect import Collector
-from recovery.scanners.snapshot.discover import Discoverer
-from recovery.scanners.deep.auto_retry import AutoRetry
-from recovery.scanners.snapshot.roster import Roster
-relaunch.STEP = 5  # small steps: there is much to be cut off
-stores, roster = registry(), Roster()
+from recovery.stores.registry import registry
+from recovery.domain.scheduler.leader_token import LeaderToken, always_leader
+from recovery.scanners.auto_retry import queue_run
+from recovery.scanners.collect.collector import Collector
+from recovery.scanners.discovery.scanner import Discoverer
+from recovery.scanners.auto_retry.scanner import AutoRetry
+from recovery.scanners.discovery.known_queues import KnownQueues
+queue_run.STEP = 5  # small steps: there is much to be cut off
+stores, roster = registry(), KnownQueues()
 discoverer, collector = Discoverer(stores, roster, remembers=False), Collector(stores, roster)
-scanner = AutoRetry(stores, lambda: collector.newest, Mandate(int(sys.argv[1]), always), lambda _: ())
+scanner = AutoRetry(stores, lambda: collector.newest, LeaderToken(int(sys.argv[1]), always_leader), lambda _: ())
 while True:
     now = int(time.time() * 1000)
     discoverer.run(now)

@@ -13,19 +13,19 @@ import redis
 from django.db import DatabaseError
 
 from recovery.actions import runner
-from recovery.connections import registry as connections
-from recovery.domain.acting import Act, Options, Order, Outcome
-from recovery.domain.mandate import Mandate, always
-from recovery.domain.refs import QueueRef
-from recovery.domain.scans import Report, Scan
-from recovery.domain.surroundings import QUARANTINE_AFTER
-from recovery.domain.verdicts import Kind
+from recovery.domain.actions.types import Action, ActionCommand, ActionOptions, Outcome
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.scanners.types import ScannerKind, ScannerReport
+from recovery.domain.scheduler.leader_token import LeaderToken, always_leader
+from recovery.domain.stuck.context import QUARANTINE_AFTER
+from recovery.domain.stuck.types import VerdictKind
 from recovery.models import AuditEntry, Incident, ScannerPause
-from recovery.reads import incidents
-from recovery.reads.shared import windows
-from recovery.scanners.acting import proof
-from recovery.scanners.acting.deeds import Deeds
-from recovery.scanners.acting.warrant import Warrant
+from recovery.reads.stuck import incidents
+from recovery.scanners.orphan_watch import incident_guard
+from recovery.scanners.runtime.permissions import ScannerPermissions
+from recovery.scanners.runtime.scanner_actions import ScannerActions
+from recovery.stores import registry as connections
+from recovery.stores.state.shared_read import windows
 from tests.acting import ADMIN
 from tests.fleet import Fleet
 from tests.stores import Store
@@ -47,20 +47,20 @@ class Night:
         self.bench = bench
         self.store = store
         self.held: tuple[str, ...] = ()
-        self.mandate: Mandate | None = Mandate(7, always)
+        self.mandate: LeaderToken | None = LeaderToken(7, always_leader)
 
     def scan(
         self, *, observes: bool = False, queue: QueueRef | None = None, later: int = 0, collects: bool = True
-    ) -> Report:
+    ) -> ScannerReport:
         now = now_ms() + later
         if collects:
             self.bench.collector.run(now)
         windows.forget()  # what was read a moment ago is read again
         return self.bench.watch.scan(now, self._deeds, observes=observes, queue=queue)
 
-    def _deeds(self, observes: bool) -> Deeds:
-        warrant = Warrant(self.bench.registry, self.mandate, lambda _: self.held)
-        return warrant.deeds(Scan.ORPHAN_WATCH, observes=observes)
+    def _deeds(self, observes: bool) -> ScannerActions:
+        warrant = ScannerPermissions(self.bench.registry, self.mandate, lambda _: self.held)
+        return warrant.deeds(ScannerKind.ORPHAN_WATCH, observes=observes)
 
     def waiting(self, ref: QueueRef = MAIL) -> list[bytes]:
         return list(self.store.client.lrange(f"{ref.base}:wait", 0, -1))
@@ -141,7 +141,7 @@ def test_a_pause_a_brake_and_a_lost_lease_hold_it_and_say_so(night: Callable[...
     (find,) = one.scan().finds
     assert "the leader is unknown" in find.policy
     assert one.waiting() == []
-    one.mandate = Mandate(7, always)
+    one.mandate = LeaderToken(7, always_leader)
     assert one.scan().acted == 1
 
 
@@ -162,7 +162,7 @@ def test_a_mark_that_forgot_what_a_job_did_does_not_cost_another_worker(
     _suffered(QUARANTINE_AFTER - 1)
     orphaned(one, "1")
     with monkeypatch.context() as patch:
-        patch.setattr(incidents, "orphaned", _away)
+        patch.setattr(incidents, "orphan_counts", _away)
         report = one.scan()
     assert report.acted == 0
     assert any("database" in fault for fault in report.faults)
@@ -176,7 +176,7 @@ def test_without_its_incident_in_the_database_nothing_goes(
     """It would not be counted, and a quarantined job would take one worker more."""
     one = night()
     orphaned(one, "1")
-    monkeypatch.setattr(proof, "counted", lambda _ref, _ids: set())
+    monkeypatch.setattr(incident_guard, "jobs_with_open_incident", lambda _ref, _ids: set())
     assert one.scan().acted == 0
     assert one.waiting() == []
 
@@ -275,12 +275,12 @@ def test_what_somebody_has_given_back_meanwhile_is_not_proven_by_its_lock(night:
     one.bench.look()
     one.store.client.pexpire(f"{MAIL.base}:1:lock", 2_000)
     one.bench.look(later=100)
-    options = Options(requeue=True, counts_as_stall=False, force=True)
-    order = Order(Act.RELEASE, MAIL, ADMIN, "it hangs", runner.seen(MAIL, ("1",)), options)
+    options = ActionOptions(requeue=True, counts_as_stall=False, force=True)
+    order = ActionCommand(Action.RELEASE, MAIL, ADMIN, "it hangs", runner.current_jobs(MAIL, ("1",)), options)
     assert [result.outcome for result in runner.perform(order)] == [Outcome.DONE]
     one.store.client.lmove(f"{MAIL.base}:wait", f"{MAIL.base}:active", "RIGHT", "LEFT")
-    assert one.bench.look(later=2_200).counts == {Kind.UNLOCKED: 1}
-    assert one.bench.look(later=4_200).counts == {Kind.UNLOCKED: 1}
+    assert one.bench.look(later=2_200).counts == {VerdictKind.UNLOCKED: 1}
+    assert one.bench.look(later=4_200).counts == {VerdictKind.UNLOCKED: 1}
 
 
 @pytest.mark.parametrize("library", ["bull3", "bull4"])
@@ -328,13 +328,13 @@ def test_a_lock_that_changed_hands_meanwhile_is_left_alone(
         one.scan()
         leaving.close()
         until(lambda: one.scan().finds == () and one.bench.watch.is_pending)
-        prove = proof.prove
+        prove = incident_guard.mark_proven
 
         def slow(*given: Any) -> set[str]:
             one.store.client.set(f"{MAIL.base}:1:lock", "c:1", px=60_000)
             return prove(*given)
 
-        monkeypatch.setattr(proof, "prove", slow)
+        monkeypatch.setattr(incident_guard, "mark_proven", slow)
         report = one.scan(later=2_000)
     assert [find.outcome for find in report.finds] == [Outcome.REFUSED]
     assert one.store.client.get(f"{MAIL.base}:1:lock") == b"c:1"

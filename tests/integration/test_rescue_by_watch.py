@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from recovery import shared_clock
-from recovery.domain.refs import QueueRef
-from recovery.domain.scans import Scan
-from recovery.domain.verdicts import Kind, Stuck
-from recovery.reads import inboxes, pulses, snapshots
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.scanners.types import ScannerKind
+from recovery.domain.stuck.types import StuckJob, VerdictKind
+from recovery.reads.queues import snapshot_store
+from recovery.reads.scanners import last_runs
+from recovery.reads.stuck import inbox_store
 from tests.fleet import Fleet, Queue, Worker
 from tests.site import Site
 from tests.stores import Store
@@ -108,7 +110,7 @@ def test_a_watch_that_only_observes_does_nothing(night: Site, libraries: Fleet) 
     jobs.add("digest")
     until(lambda: jobs.counts()["active"] == 1, what="the worker has it")
     holder.kill()
-    until(lambda: (found := _verdict(night, jobs)) and found.verdict.kind is Kind.ABANDONED, SOON)
+    until(lambda: (found := _verdict(night, jobs)) and found.verdict.kind is VerdictKind.ABANDONED, SOON)
     _look_thrice(night)
     assert jobs.counts()["active"] == 1
     assert _acts(night, jobs) == []
@@ -122,7 +124,7 @@ def test_a_paused_watch_looks_on_and_does_nothing_until_it_may_go_on(night: Site
         jobs.add("digest")
         until(lambda: jobs.counts()["active"] == 1, what="the worker has it")
         holder.kill()
-        until(lambda: (found := _verdict(night, jobs)) and found.verdict.kind is Kind.ABANDONED, SOON)
+        until(lambda: (found := _verdict(night, jobs)) and found.verdict.kind is VerdictKind.ABANDONED, SOON)
         _look_thrice(night)
         assert jobs.counts()["active"] == 1
         assert _acts(night, jobs) == []
@@ -164,18 +166,18 @@ def _wait_until_watched(night: Site, jobs: Queue, *workers: str) -> None:
 
 
 def _connected(night: Site, jobs: Queue) -> set[str]:
-    snapshot = snapshots.fetch(night.state.client)
+    snapshot = snapshot_store.fetch(night.state.client)
     return {worker.name for worker in snapshot.workers if worker.queue.base == jobs.base} if snapshot else set()
 
 
 def _held(night: Site, jobs: Queue) -> int:
-    inbox = inboxes.fetch(night.state.client)
+    inbox = inbox_store.fetch(night.state.client)
     tally = inbox.tally(QueueRef("main", jobs.base)) if inbox else None
-    return tally.kinds.get(Kind.RUNNING, 0) if tally else 0
+    return tally.kinds.get(VerdictKind.RUNNING, 0) if tally else 0
 
 
 def _looked_at(night: Site) -> int:
-    pulse = pulses.read(night.state.client).get(Scan.ORPHAN_WATCH)
+    pulse = last_runs.read(night.state.client).get(ScannerKind.ORPHAN_WATCH)
     return pulse.started_at if pulse else 0
 
 
@@ -184,8 +186,8 @@ def _look_thrice(night: Site) -> None:
     until(lambda: _looked_at(night) > before + 3_000, SOON, "the watch has looked again and again")
 
 
-def _verdict(night: Site, jobs: Queue) -> Stuck | None:
-    inbox = inboxes.fetch(night.state.client)
+def _verdict(night: Site, jobs: Queue) -> StuckJob | None:
+    inbox = inbox_store.fetch(night.state.client)
     rows = inbox.rows if inbox else ()
     return next((row for row in rows if row.job.queue.base == jobs.base), None)
 

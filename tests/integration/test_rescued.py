@@ -11,21 +11,25 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from dashboard.access import Role
-from recovery.actions.swap import swap_one
-from recovery.connections import registry, state
-from recovery.domain.brake import Brake
-from recovery.domain.inbox import Inbox
-from recovery.domain.jobs import State
-from recovery.domain.policy import Scanner
-from recovery.domain.refs import QueueRef
-from recovery.domain.scans import Scan
+from dashboard.accounts.roles import UserRole
+from recovery.actions.safety_limits.compare_and_set import swap_one
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobState
+from recovery.domain.policies.types import PolicyScanner
+from recovery.domain.safety_limits.redis_pause import RedisPause
+from recovery.domain.scanners.types import ScannerKind
+from recovery.domain.stuck.inbox import StuckInbox
 from recovery.models import ScannerPause
-from recovery.reads import inboxes, lists, pulses, snapshots, stuck
-from recovery.reads.brake_rows import STORE, Place
-from recovery.reads.leading import Sign
-from recovery.reads.pulses import Pulse
-from recovery.reads.shared import windows
+from recovery.reads.queues import job_lists, snapshot_store
+from recovery.reads.safety_limits.limit_rows import REDIS_PAUSE, SafetyLimitScope
+from recovery.reads.scanners import last_runs
+from recovery.reads.scanners.last_runs import LastScannerRun
+from recovery.reads.scanners.scheduler_status import SchedulerStatus
+from recovery.reads.stuck import inbox_store
+from recovery.reads.stuck import queries as stuck_queries
+from recovery.stores import registry
+from recovery.stores.state import state_keys
+from recovery.stores.state.shared_read import windows
 from tests.people import browser, person
 from tests.stores import Store
 from tests.watch_bench import SHORT, WatchBench, active, config_for
@@ -62,14 +66,14 @@ def watch(tmp_path: Path, valkey: Store, state_store: Store, monkeypatch: pytest
 def leads(state_store: Store) -> None:
     """Somebody leads, and the stale check is due in ten minutes."""
     now = now_ms()
-    state_store.client.set(state.SCHEDULER, Sign("here", 1, 7, now, now, "me").encode())
-    pulses.write(state_store.client, Scan.STALE_CHECK, Pulse(now, now, now, now + 600_000))
+    state_store.client.set(state_keys.SCHEDULER, SchedulerStatus("here", 1, 7, now, now, "me").encode())
+    last_runs.write(state_store.client, ScannerKind.STALE_CHECK, LastScannerRun(now, now, now, now + 600_000))
 
 
 Make = Callable[..., WatchBench]
 
 
-def said(inbox: Inbox) -> tuple[str, Scanner | None, int, int]:
+def said(inbox: StuckInbox) -> tuple[str, PolicyScanner | None, int, int]:
     (row,), (tally,) = inbox.rows, inbox.queues
     return row.verdict.fate, row.verdict.rescuer, inbox.people, tally.outlook.rescued
 
@@ -80,10 +84,10 @@ def test_as_it_comes_the_stale_check_takes_what_is_abandoned(watch: Make, state_
     fate, *rest = said(inbox)
     # Too young for the run in ten minutes, so it is for the one after that.
     assert fate == "Stale-check requeues it within 25 min; it waits then, because no worker is connected."
-    assert rest == [Scanner.STALE_CHECK, 0, 1]
+    assert rest == [PolicyScanner.STALE_CHECK, 0, 1]
     (row,) = inbox.rows
     assert row.verdict.until is not None
-    assert inboxes.fetch(state_store.client) == inbox
+    assert inbox_store.fetch(state_store.client) == inbox
 
 
 @pytest.mark.usefixtures("leads")
@@ -91,19 +95,19 @@ def test_an_armed_watch_is_sooner_and_every_way_out_says_so(watch: Make, state_s
     one = watch(ARMED)
     fate, *rest = said(one.look())
     assert fate == "Orphan-watch requeues it within 5 s; it waits then, because no worker is connected."
-    assert rest == [Scanner.ORPHAN_WATCH, 0, 1]
+    assert rest == [PolicyScanner.ORPHAN_WATCH, 0, 1]
     out = StringIO()
     call_command("orphans", "--json", stdout=out)
     shell = json.loads(out.getvalue())
     told = {name: shell["orphans"][0][name] for name in ("fate", "rescuer", "needs_a_person")}
     assert told == {"fate": fate, "rescuer": "orphan-watch", "needs_a_person": False}
     assert shell["needing_a_person"] == 0
-    snapshots.publish(state_store.client, one.snapshot)
-    queue = lists.locate(JOBS, one.snapshot)
-    (row,) = lists.window(queue, State.ACTIVE).rows
-    verdict = stuck.of_rows(queue, [row], one.snapshot, now_ms())["1"]
-    assert (verdict.fate, verdict.rescuer) == (fate, Scanner.ORPHAN_WATCH)
-    page = browser(person(Role.VIEWER)).get("/stuck").content.decode()
+    snapshot_store.publish(state_store.client, one.snapshot)
+    queue = job_lists.locate(JOBS, one.snapshot)
+    (row,) = job_lists.window(queue, JobState.ACTIVE).rows
+    verdict = stuck_queries.verdicts_of_rows(queue, [row], one.snapshot, now_ms())["1"]
+    assert (verdict.fate, verdict.rescuer) == (fate, PolicyScanner.ORPHAN_WATCH)
+    page = browser(person(UserRole.VIEWER)).get("/stuck").content.decode()
     assert f"Without intervention: {fate}" in page
     assert 'data-tone="warn">1<span class="hush"> stuck</span>' in page
 
@@ -115,7 +119,7 @@ def test_without_a_scheduler_nobody_comes(watch: Make) -> None:
 
 @pytest.mark.usefixtures("leads")
 def test_who_is_paused_does_not_come(watch: Make) -> None:
-    for scanner in (Scanner.ORPHAN_WATCH, Scanner.STALE_CHECK):
+    for scanner in (PolicyScanner.ORPHAN_WATCH, PolicyScanner.STALE_CHECK):
         ScannerPause.objects.create(scanner=scanner.value, by="ada", at=now_ms())
     words = " ".join(f"{name} is enabled, but it is paused." for name in ("Orphan-watch", "Stale-check"))
     assert said(watch(ARMED).look()) == (f"{DEAD} {words}", None, 1, 0)
@@ -123,10 +127,10 @@ def test_who_is_paused_does_not_come(watch: Make) -> None:
 
 @pytest.mark.usefixtures("leads")
 def test_nor_whoever_a_brake_holds(watch: Make) -> None:
-    def hold(_: Brake, now: int) -> Brake:
-        return Brake.doubtful(now)
+    def hold(_: RedisPause, now: int) -> RedisPause:
+        return RedisPause.doubtful(now)
 
-    swap_one(STORE, Place("main"), hold, now=now_ms())
+    swap_one(REDIS_PAUSE, SafetyLimitScope("main"), hold, now=now_ms())
     inbox = watch().look()
     fate, *rest = said(inbox)
     (tally,) = inbox.queues

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from django.db import DatabaseError
 
-from recovery.actions import scans as actions
-from recovery.backends.shared.fence import epoch_key_of
-from recovery.connections import registry
-from recovery.domain.jobs import State
-from recovery.domain.scans import Scan
+from recovery.actions import scanner_control as actions
+from recovery.backends.redis_common.fencing import epoch_key_of
+from recovery.domain.jobs import JobState
+from recovery.domain.scanners.types import ScannerKind
 from recovery.models import AuditEntry, ScanFind, ScannerPause, ScanRun
-from recovery.scheduler.row import Row
+from recovery.scheduler.lease_row import LeaseRow
+from recovery.stores import registry
 from tests.acting import ADMIN, Bench
 from tests.fences import hold
 from tests.integration.test_act_command import Ran, run
@@ -34,7 +34,7 @@ def armed(bench: Bench, tmp_path: Path) -> Bench:
     with (tmp_path / "unstall.toml").open("a") as file:
         file.write(ARMED)
     registry.reset()
-    row = Row()
+    row = LeaseRow()
     row.read()
     row._ask("UPDATE {table} SET epoch = %s", EPOCH)
     row.close()
@@ -56,7 +56,7 @@ def test_it_acts_where_the_policy_lets_it_and_is_written_down(armed: Bench) -> N
     assert ran.status == 0, ran.error
     (find,) = ran.document["finds"]
     assert (find["base"], find["job"], find["act"], find["outcome"]) == ("bull:mail", "1", "requeue", "done")
-    assert armed.ids(State.WAITING) == ["1"]
+    assert armed.ids(JobState.WAITING) == ["1"]
     run = ScanRun.objects.get(pk=ran.document["run"])
     assert (run.scanner, run.status, run.epoch, run.acted) == ("orphan-watch", "ended", EPOCH, 1)
     assert ScanFind.objects.get().outcome == "done"
@@ -94,7 +94,7 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def refuse() -> Any:
         raise DatabaseError("gone")
 
-    return lambda: monkeypatch.setattr(Row, "read", lambda _: refuse())
+    return lambda: monkeypatch.setattr(LeaseRow, "read", lambda _: refuse())
 
 
 def test_where_another_epoch_has_begun_meanwhile_it_is_refused(armed: Bench) -> None:
@@ -103,7 +103,7 @@ def test_where_another_epoch_has_begun_meanwhile_it_is_refused(armed: Bench) -> 
     ran = scan("orphan-watch")
     assert ran.status == 3
     assert f"epoch {EPOCH + 1}" in " ".join(ran.document["holds"])
-    assert armed.ids(State.ACTIVE) == ["1"]
+    assert armed.ids(JobState.ACTIVE) == ["1"]
 
 
 def test_a_pause_holds_whoever_runs_it(armed: Bench) -> None:
@@ -112,13 +112,13 @@ def test_a_pause_holds_whoever_runs_it(armed: Bench) -> None:
     ran = scan("orphan-watch")
     assert ran.status == 3
     assert ran.document["holds"] == ["Orphan-watch is paused by ada: a migration"]
-    assert armed.ids(State.ACTIVE) == ["1"]
+    assert armed.ids(JobState.ACTIVE) == ["1"]
 
 
 def test_one_queue_alone(armed: Bench) -> None:
     orphan(armed)
     assert scan("orphan-watch", "--queue", "main/bull:other").document["finds"] == []
-    assert armed.ids(State.ACTIVE) == ["1"]
+    assert armed.ids(JobState.ACTIVE) == ["1"]
     assert scan("orphan-watch", "--queue", "bull:mail").document["acted"] == 1
 
 
@@ -167,7 +167,7 @@ def test_a_store_that_does_not_answer_is_told_by_the_exit_status(armed: Bench, v
 
 
 def test_a_run_that_waits_for_the_scheduler_is_not_taken(armed: Bench) -> None:
-    waiting = actions.order(ADMIN, Scan.STALE_CHECK, True, None, "later")
+    waiting = actions.order(ADMIN, ScannerKind.STALE_CHECK, True, None, "later")
     scan("stale-check", "--dry-run")
     waiting.refresh_from_db()
     assert waiting.status == "waiting"

@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 from django.db import DatabaseError
 
-from recovery.actions import scans as actions
-from recovery.connections.registry import registry
-from recovery.domain.acting import Act, Actor, Outcome
-from recovery.domain.refs import QueueRef
-from recovery.domain.scans import Find, Report, Scan, ScanStatus
+from recovery.actions import scanner_control as actions
+from recovery.domain.actions.types import Action, Actor, Outcome
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.scanners.types import ScannerFinding, ScannerKind, ScannerReport, ScanStatus
 from recovery.errors import BadOrder, DeploymentMissing, Forbidden, Missing, Unreachable
 from recovery.models import AuditEntry, ScanFind, ScannerPause, ScanRun
-from recovery.reads import pulses
-from recovery.reads import scans as reads
-from recovery.scanners.acting import ledger as ledgers
-from recovery.scanners.acting.ledger import Ledger
-from recovery.scanners.acting.turn import Turn
-from recovery.scheduler.orders import Orders
+from recovery.reads.scanners import last_runs
+from recovery.reads.scanners import queries as reads
+from recovery.scanners.runtime import run_recorder as ledgers
+from recovery.scanners.runtime.run_recorder import ScannerRunRecorder
+from recovery.scanners.runtime.scanner_runner import ScannerRunner
+from recovery.scheduler.run_requests import RunRequests
+from recovery.stores.registry import registry
 from tests.acting import ADMIN, MAIL, OPERATOR, VIEWER, Bench
 from tests.stores import Store
 from tests.watching import now_ms
@@ -33,42 +33,44 @@ ODD = QueueRef("main", "bull:\udcff\n")
 class Scanner:
     """Comes to whatever the test says; an exception is raised."""
 
-    def __init__(self, *comes_to: Report | Exception | None) -> None:
+    def __init__(self, *comes_to: ScannerReport | Exception | None) -> None:
         self._comes_to = list(comes_to)
         self.asked: list[tuple[bool, QueueRef | None]] = []
 
-    def __call__(self, now: int, *, observes: bool = False, queue: QueueRef | None = None) -> Report | None:
+    def __call__(self, now: int, *, observes: bool = False, queue: QueueRef | None = None) -> ScannerReport | None:
         self.asked.append((observes, queue))
-        report = self._comes_to.pop(0) if self._comes_to else Report(looked=1)
+        report = self._comes_to.pop(0) if self._comes_to else ScannerReport(looked=1)
         if isinstance(report, Exception):
             raise report
         return report
 
 
-def turn(scanner: Scanner, scan: Scan = Scan.STALE_CHECK, ledger: Ledger | None = None) -> Turn:
-    return Turn(scan, scanner, ledger or Ledger(registry(), EPOCH))
+def turn(
+    scanner: Scanner, scan: ScannerKind = ScannerKind.STALE_CHECK, ledger: ScannerRunRecorder | None = None
+) -> ScannerRunner:
+    return ScannerRunner(scan, scanner, ledger or ScannerRunRecorder(registry(), EPOCH))
 
 
-def done(id: str = "1", queue: QueueRef = MAIL, outcome: Outcome | None = Outcome.DONE) -> Find:
-    act = Act.REQUEUE if outcome else None
-    return Find(queue.job(id), "Orphan: no lock.", "Acts.", act, outcome, "", 12 if outcome else None)
+def done(id: str = "1", queue: QueueRef = MAIL, outcome: Outcome | None = Outcome.DONE) -> ScannerFinding:
+    act = Action.REQUEUE if outcome else None
+    return ScannerFinding(queue.job(id), "Orphan: no lock.", "Acts.", act, outcome, "", 12 if outcome else None)
 
 
-def pulse(scan: Scan = Scan.STALE_CHECK) -> pulses.Pulse:
-    return pulses.read(registry().state())[scan]
+def pulse(scan: ScannerKind = ScannerKind.STALE_CHECK) -> last_runs.LastScannerRun:
+    return last_runs.read(registry().state())[scan]
 
 
 # -- asked for
 
 
 def test_a_run_is_ordered_audited_and_done_once(bench: Bench) -> None:
-    ordered = actions.order(ADMIN, Scan.STALE_CHECK, False, MAIL, "  before the   deploy ")
+    ordered = actions.order(ADMIN, ScannerKind.STALE_CHECK, False, MAIL, "  before the   deploy ")
     entry = AuditEntry.objects.get()
     assert (entry.act, entry.actor, entry.reason, entry.base) == ("scan", "ada", "before the deploy", "bull:mail")
-    scanner = Scanner(Report(looked=3, finds=(done(),)))
-    orders = Orders(Ledger(registry(), EPOCH))
+    scanner = Scanner(ScannerReport(looked=3, finds=(done(),)))
+    orders = RunRequests(ScannerRunRecorder(registry(), EPOCH))
     orders.look(now_ms())
-    (row,) = orders.take(Scan.STALE_CHECK)
+    (row,) = orders.take(ScannerKind.STALE_CHECK)
     assert turn(scanner).ordered(row, now_ms()) is not None
     assert turn(scanner).ordered(row, now_ms()) is None, "another thread has begun it"
     assert scanner.asked == [(False, MAIL)]
@@ -76,7 +78,7 @@ def test_a_run_is_ordered_audited_and_done_once(bench: Bench) -> None:
     assert (run.status, run.queue, run.epoch, run.looked, run.found, run.acted) == ("ended", MAIL, EPOCH, 3, 1, 1)
     assert run.actor == ADMIN
     orders.look(now_ms())
-    assert orders.take(Scan.STALE_CHECK) == []
+    assert orders.take(ScannerKind.STALE_CHECK) == []
 
 
 @pytest.mark.parametrize(("actor", "observes"), [(VIEWER, True), (OPERATOR, False)])
@@ -84,26 +86,26 @@ def test_looking_takes_the_right_to_act_and_acting_the_right_to_act_in_bulk(
     bench: Bench, actor: Actor, observes: bool
 ) -> None:
     with pytest.raises(Forbidden):
-        actions.order(actor, Scan.STALE_CHECK, observes, None, "now")
+        actions.order(actor, ScannerKind.STALE_CHECK, observes, None, "now")
     assert not ScanRun.objects.exists()
     assert not AuditEntry.objects.exists()
 
 
 def test_an_operator_may_have_it_look(bench: Bench) -> None:
-    assert actions.order(OPERATOR, Scan.STALE_CHECK, True, None, "now").observes
+    assert actions.order(OPERATOR, ScannerKind.STALE_CHECK, True, None, "now").observes
 
 
 @pytest.mark.parametrize(
     ("scan", "queue", "reason", "error"),
     [
-        (Scan.COLLECT, None, "now", BadOrder),
-        (Scan.PRUNE, MAIL, "now", BadOrder),
-        (Scan.STALE_CHECK, None, "  ", BadOrder),
-        (Scan.STALE_CHECK, QueueRef("nowhere", "bull:mail"), "now", DeploymentMissing),
+        (ScannerKind.COLLECT, None, "now", BadOrder),
+        (ScannerKind.PRUNE, MAIL, "now", BadOrder),
+        (ScannerKind.STALE_CHECK, None, "  ", BadOrder),
+        (ScannerKind.STALE_CHECK, QueueRef("nowhere", "bull:mail"), "now", DeploymentMissing),
     ],
 )
 def test_what_makes_no_sense_is_no_order(
-    bench: Bench, scan: Scan, queue: QueueRef | None, reason: str, error: type[Exception]
+    bench: Bench, scan: ScannerKind, queue: QueueRef | None, reason: str, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
         actions.order(ADMIN, scan, False, queue, reason)
@@ -112,25 +114,25 @@ def test_what_makes_no_sense_is_no_order(
 
 def test_not_more_wait_than_anybody_needs(bench: Bench) -> None:
     for _ in range(actions.WAITING_AT_ONCE):
-        actions.order(ADMIN, Scan.STALE_CHECK, True, None, "now")
+        actions.order(ADMIN, ScannerKind.STALE_CHECK, True, None, "now")
     with pytest.raises(BadOrder, match="waiting to start"):
-        actions.order(ADMIN, Scan.STALE_CHECK, True, None, "now")
+        actions.order(ADMIN, ScannerKind.STALE_CHECK, True, None, "now")
 
 
 def test_what_was_asked_for_long_ago_is_not_begun(bench: Bench) -> None:
     """A scheduler that comes back after an hour must not act on what somebody wanted then."""
-    old = actions.order(ADMIN, Scan.STALE_CHECK, False, None, "now")
+    old = actions.order(ADMIN, ScannerKind.STALE_CHECK, False, None, "now")
     ScanRun.objects.filter(pk=old.pk).update(wanted_at=now_ms() - 3_600_000)
-    orders = Orders(Ledger(registry(), EPOCH))
+    orders = RunRequests(ScannerRunRecorder(registry(), EPOCH))
     orders.look(now_ms())
-    assert orders.take(Scan.STALE_CHECK) == []
+    assert orders.take(ScannerKind.STALE_CHECK) == []
     assert (reads.run(old.pk).status, reads.run(old.pk).trouble) == (ScanStatus.FAILED, ledgers.NOBODY_CAME)
 
 
 def test_a_run_that_its_scheduler_did_not_finish_is_told_so_by_the_next(bench: Bench) -> None:
     cut_off = ScanRun.objects.create(scanner="stale-check", status="running", epoch=EPOCH, wanted_at=1, started_at=1)
     by_hand = ScanRun.objects.create(scanner="stale-check", status="running", epoch=EPOCH + 1, wanted_at=1)
-    Orders(Ledger(registry(), EPOCH + 1)).look(now_ms())
+    RunRequests(ScannerRunRecorder(registry(), EPOCH + 1)).look(now_ms())
     assert reads.run(cut_off.pk).trouble == ledgers.CUT_OFF
     assert reads.run(by_hand.pk).status is ScanStatus.RUNNING
 
@@ -139,16 +141,16 @@ def test_a_run_that_its_scheduler_did_not_finish_is_told_so_by_the_next(bench: B
 
 
 def test_a_pause_is_audited_and_ends(bench: Bench) -> None:
-    assert actions.pause(ADMIN, Scan.AUTO_RETRY, "the provider is down")
-    assert not actions.pause(ADMIN, Scan.AUTO_RETRY, "once more")
-    card = reads.card(Scan.AUTO_RETRY, now_ms())
+    assert actions.pause(ADMIN, ScannerKind.AUTO_RETRY, "the provider is down")
+    assert not actions.pause(ADMIN, ScannerKind.AUTO_RETRY, "once more")
+    card = reads.card(ScannerKind.AUTO_RETRY, now_ms())
     assert card.pause is not None
     assert (card.pause.by, card.pause.reason) == ("ada", "the provider is down")
     with pytest.raises(BadOrder, match="paused"):
-        actions.order(ADMIN, Scan.AUTO_RETRY, False, None, "now")
-    assert actions.order(ADMIN, Scan.AUTO_RETRY, True, None, "look").pk
-    assert actions.go_on(ADMIN, Scan.AUTO_RETRY)
-    assert not actions.go_on(ADMIN, Scan.AUTO_RETRY)
+        actions.order(ADMIN, ScannerKind.AUTO_RETRY, False, None, "now")
+    assert actions.order(ADMIN, ScannerKind.AUTO_RETRY, True, None, "look").pk
+    assert actions.resume(ADMIN, ScannerKind.AUTO_RETRY)
+    assert not actions.resume(ADMIN, ScannerKind.AUTO_RETRY)
     told = AuditEntry.objects.order_by("number").values_list("act", flat=True)
     assert list(told) == ["pause scanner", "scan", "resume scanner"]
 
@@ -156,15 +158,15 @@ def test_a_pause_is_audited_and_ends(bench: Bench) -> None:
 @pytest.mark.parametrize("actor", [VIEWER, OPERATOR])
 def test_only_an_admin_pauses(bench: Bench, actor: Actor) -> None:
     with pytest.raises(Forbidden):
-        actions.pause(actor, Scan.STALE_CHECK, "now")
+        actions.pause(actor, ScannerKind.STALE_CHECK, "now")
     ScannerPause.objects.create(scanner="stale-check", by="ada", at=1)
     with pytest.raises(Forbidden):
-        actions.go_on(actor, Scan.STALE_CHECK)
+        actions.resume(actor, ScannerKind.STALE_CHECK)
     assert ScannerPause.objects.exists()
 
 
-@pytest.mark.parametrize("scan", [Scan.COLLECT, Scan.DISCOVER])
-def test_what_feeds_the_pages_is_not_paused(bench: Bench, scan: Scan) -> None:
+@pytest.mark.parametrize("scan", [ScannerKind.COLLECT, ScannerKind.DISCOVER])
+def test_what_feeds_the_pages_is_not_paused(bench: Bench, scan: ScannerKind) -> None:
     with pytest.raises(BadOrder, match="out of date"):
         actions.pause(ADMIN, scan, "now")
 
@@ -173,11 +175,11 @@ def test_what_feeds_the_pages_is_not_paused(bench: Bench, scan: Scan) -> None:
 
 
 def test_a_run_that_is_due_is_kept_with_what_it_did(bench: Bench) -> None:
-    report = Report(
+    report = ScannerReport(
         5, (done("1", outcome=None), done("2"), done("3", ODD)), ("At most 2.",), ("main does not answer.",)
     )
     turn(Scanner(report)).due(now_ms(), now_ms() + 900_000)
-    (run,) = reads.runs(Scan.STALE_CHECK).rows
+    (run,) = reads.runs(ScannerKind.STALE_CHECK).rows
     assert (run.looked, run.found, run.acted, run.refused) == (5, 3, 2, 0)
     assert (run.holds, run.trouble, run.actor, run.status) == (("At most 2.",), "main does not answer.", None, "ended")
     rows = reads.finds(run.id).rows
@@ -188,11 +190,11 @@ def test_a_run_that_is_due_is_kept_with_what_it_did(bench: Bench) -> None:
 
 
 def test_a_frequent_scanner_is_kept_only_when_there_is_news(bench: Bench) -> None:
-    quiet, acted = Report(looked=1), Report(1, (done(),))
-    held, away = Report(1, holds=("It holds for 9 s more.",)), Report(faults=("main does not answer.",))
-    later = Report(1, holds=("It holds for 4 s more.",))
+    quiet, acted = ScannerReport(looked=1), ScannerReport(1, (done(),))
+    held, away = ScannerReport(1, holds=("It holds for 9 s more.",)), ScannerReport(faults=("main does not answer.",))
+    later = ScannerReport(1, holds=("It holds for 4 s more.",))
     scanner = Scanner(quiet, acted, quiet, held, later, quiet, away, away, quiet, away)
-    watch = turn(scanner, Scan.ORPHAN_WATCH)
+    watch = turn(scanner, ScannerKind.ORPHAN_WATCH)
     kept = []
     for _ in range(10):
         watch.due(now_ms())
@@ -202,7 +204,7 @@ def test_a_frequent_scanner_is_kept_only_when_there_is_news(bench: Bench) -> Non
 
 
 def test_a_failure_is_recorded_and_the_next_run_goes_on(bench: Bench) -> None:
-    scanner = Scanner(Unreachable("redis://h:6379", "refused"), ZeroDivisionError("ours"), Report(looked=1))
+    scanner = Scanner(Unreachable("redis://h:6379", "refused"), ZeroDivisionError("ours"), ScannerReport(looked=1))
     one = turn(scanner)
     began = now_ms()
     for _ in range(3):
@@ -218,32 +220,32 @@ def test_a_failure_is_recorded_and_the_next_run_goes_on(bench: Bench) -> None:
 
 
 def test_the_last_success_outlives_failures_and_restarts(bench: Bench) -> None:
-    turn(Scanner(Report(looked=1))).due(now_ms())
+    turn(Scanner(ScannerReport(looked=1))).due(now_ms())
     succeeded_at = pulse().succeeded_at
-    another = turn(Scanner(Unreachable("redis://h", "refused")), ledger=Ledger(registry(), EPOCH + 1))
+    another = turn(Scanner(Unreachable("redis://h", "refused")), ledger=ScannerRunRecorder(registry(), EPOCH + 1))
     another.due(now_ms() + 5)
     assert pulse().has_failed
     assert pulse().succeeded_at == succeeded_at
-    card = reads.card(Scan.STALE_CHECK, (succeeded_at or 0) + 3 * 900_000)
+    card = reads.card(ScannerKind.STALE_CHECK, (succeeded_at or 0) + 3 * 900_000)
     assert card.is_late
-    assert not reads.card(Scan.STALE_CHECK, (succeeded_at or 0) + 900_000).is_late
+    assert not reads.card(ScannerKind.STALE_CHECK, (succeeded_at or 0) + 900_000).is_late
 
 
 def test_what_feeds_the_pages_waits_for_no_database(bench: Bench) -> None:
-    turn(Scanner(Unreachable("redis://h", "refused")), Scan.COLLECT).due(now_ms())
+    turn(Scanner(Unreachable("redis://h", "refused")), ScannerKind.COLLECT).due(now_ms())
     assert not ScanRun.objects.exists()
-    assert pulse(Scan.COLLECT).trouble == "redis://h: refused"
+    assert pulse(ScannerKind.COLLECT).trouble == "redis://h: refused"
 
 
 def test_nothing_that_was_due_leaves_no_trace(bench: Bench) -> None:
-    turn(Scanner(None), Scan.DISCOVER).due(now_ms())
-    assert pulses.read(registry().state()) == {}
+    turn(Scanner(None), ScannerKind.DISCOVER).due(now_ms())
+    assert last_runs.read(registry().state()) == {}
 
 
 def test_very_many_finds_are_counted_and_the_first_are_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledgers, "FINDS", 3)
     finds = (*(done(str(number), outcome=None) for number in range(5)), done("acted"))
-    turn(Scanner(Report(9, finds))).due(now_ms())
+    turn(Scanner(ScannerReport(9, finds))).due(now_ms())
     (run,) = reads.runs().rows
     assert run.found == 6
     assert [row.job.id for row in reads.finds(run.id).rows] == ["acted", "0", "1"]
@@ -254,13 +256,13 @@ def test_a_database_that_takes_nothing_costs_no_run(bench: Bench, monkeypatch: p
         raise DatabaseError("disk full")
 
     monkeypatch.setattr(ScanRun.objects, "create", refuse)
-    scanner = Scanner(Report(1, (done(),)))
-    assert turn(scanner, Scan.ORPHAN_WATCH).due(now_ms()) is not None
-    assert pulse(Scan.ORPHAN_WATCH).acted == 1
+    scanner = Scanner(ScannerReport(1, (done(),)))
+    assert turn(scanner, ScannerKind.ORPHAN_WATCH).due(now_ms()) is not None
+    assert pulse(ScannerKind.ORPHAN_WATCH).acted == 1
 
 
 def test_a_state_store_that_is_away_costs_the_last_runs_and_says_so(bench: Bench, state_store: Store) -> None:
-    turn(Scanner(Report(1, (done(),)))).due(now_ms())
+    turn(Scanner(ScannerReport(1, (done(),)))).due(now_ms())
     state_store.pause()
     try:
         cards = reads.cards(now_ms())
@@ -268,7 +270,7 @@ def test_a_state_store_that_is_away_costs_the_last_runs_and_says_so(bench: Bench
         state_store.resume()
     assert {card.pulse for card in cards} == {None}
     assert all("does not answer" in card.trouble for card in cards)
-    last = next(card for card in cards if card.scan is Scan.STALE_CHECK).last
+    last = next(card for card in cards if card.scan is ScannerKind.STALE_CHECK).last
     assert last is not None
     assert last.acted == 1
 
@@ -277,13 +279,13 @@ def test_a_state_store_that_is_away_costs_the_last_runs_and_says_so(bench: Bench
 
 
 def test_pages_of_runs_and_finds_lose_nothing(bench: Bench) -> None:
-    scanner = Scanner(*(Report(1, tuple(done(str(number)) for number in range(5))) for _ in range(5)))
+    scanner = Scanner(*(ScannerReport(1, tuple(done(str(number)) for number in range(5))) for _ in range(5)))
     one = turn(scanner)
     for _ in range(5):
         one.due(now_ms())
-    first = reads.runs(Scan.STALE_CHECK, size=2)
-    second = reads.runs(Scan.STALE_CHECK, cursor=first.next, size=2)
-    third = reads.runs(Scan.STALE_CHECK, cursor=second.next, size=2)
+    first = reads.runs(ScannerKind.STALE_CHECK, size=2)
+    second = reads.runs(ScannerKind.STALE_CHECK, cursor=first.next, size=2)
+    third = reads.runs(ScannerKind.STALE_CHECK, cursor=second.next, size=2)
     assert third.next == ""
     ids = [run.id for page in (first, second, third) for run in page.rows]
     assert ids == sorted(ids, reverse=True)
@@ -305,14 +307,14 @@ def test_a_run_that_is_gone_is_missing(bench: Bench) -> None:
 
 def test_there_is_a_card_for_each_scanner_before_anything_ran(bench: Bench) -> None:
     cards = reads.cards(now_ms())
-    assert [card.scan for card in cards] == list(Scan)
+    assert [card.scan for card in cards] == list(ScannerKind)
     assert all(card.pulse is None and card.purpose and not card.is_late for card in cards)
 
 
 def test_a_card_tells_what_is_under_way_and_what_was_last(bench: Bench) -> None:
-    turn(Scanner(Report(1, (done(),)))).due(now_ms())
-    waiting = actions.order(ADMIN, Scan.STALE_CHECK, True, None, "look")
-    card = reads.card(Scan.STALE_CHECK, now_ms())
+    turn(Scanner(ScannerReport(1, (done(),)))).due(now_ms())
+    waiting = actions.order(ADMIN, ScannerKind.STALE_CHECK, True, None, "look")
+    card = reads.card(ScannerKind.STALE_CHECK, now_ms())
     assert card.open is not None
     assert card.open.id == waiting.pk
     assert card.last is not None
@@ -323,5 +325,5 @@ def test_old_garbage_in_the_state_store_is_no_run(bench: Bench) -> None:
     registry().state().hset(
         "unstall:scanners", mapping={"collect": "{", "stale-check": '{"started_at": "x"}', "?": "1"}
     )
-    assert pulses.read(registry().state()) == {}
+    assert last_runs.read(registry().state()) == {}
     assert ScanFind.objects.count() == 0

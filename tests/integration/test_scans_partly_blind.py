@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from recovery.domain.counts import Snapshot
-from recovery.domain.mandate import Mandate, always
-from recovery.domain.scans import Report, Scan
-from recovery.scanners.crew import Crew
+from recovery.domain.queues.types import Snapshot
+from recovery.domain.scanners.types import ScannerKind, ScannerReport
+from recovery.domain.scheduler.leader_token import LeaderToken, always_leader
+from recovery.scanners.registry import ScannerRegistry
 from tests.stores import Store
 from tests.waiting import until
 from tests.watch_bench import WatchBench, config_for
 from tests.watching import add, bullmq, now_ms
 
 pytestmark = pytest.mark.django_db(transaction=True)
-SCANS = (Scan.ORPHAN_WATCH, Scan.STALE_CHECK, Scan.AUTO_RETRY)
+SCANS = (ScannerKind.ORPHAN_WATCH, ScannerKind.STALE_CHECK, ScannerKind.AUTO_RETRY)
 
 
 def test_a_scanner_has_looked_unless_all_deployments_are_away(tmp_path: Path, state_store: Store) -> None:
@@ -45,6 +45,6 @@ def _look(bench: WatchBench, away: str) -> Snapshot:
     return bench.snapshot
 
 
-def _reports(bench: WatchBench) -> dict[Scan, Report]:
-    crew = Crew(bench.registry, lambda: bench.snapshot, Mandate(1, always))
+def _reports(bench: WatchBench) -> dict[ScannerKind, ScannerReport]:
+    crew = ScannerRegistry(bench.registry, lambda: bench.snapshot, LeaderToken(1, always_leader))
     return {scan: report for scan in SCANS if (report := crew.run_of(scan)(now_ms())) is not None}

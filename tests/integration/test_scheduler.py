@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from recovery.errors import Unreachable
-from recovery.reads import leading, snapshots
-from recovery.scheduler.duty import Duty, schedule
-from recovery.scheduler.plan import Entry, Plan
-from recovery.scheduler.rounds import Rounds
+from recovery.reads.queues import snapshot_store
+from recovery.reads.scanners import scheduler_status
+from recovery.scheduler.plan import PlanEntry, SchedulerPlan
+from recovery.scheduler.plan_runner import PlanRunner, build_scheduler
+from recovery.scheduler.tick_guard import TickGuard
 from recovery.shared_clock import steady
 from tests.patience import patience
 from tests.schedulers import STARTS_WITHIN, Process, furnish
@@ -27,18 +28,18 @@ pytestmark = pytest.mark.django_db  # each run closes connections that are too o
 _HANGS = """
 import threading, sys, django
 django.setup()
-from recovery.scheduler import office, run
-from recovery.scheduler.plan import Entry, Plan
-run.GRACE = 0.5
+from recovery.scheduler import role_switch, process
+from recovery.scheduler.plan import PlanEntry, SchedulerPlan
+process.GRACE = 0.5
 def hang(now):
     print("hanging", file=sys.stderr, flush=True)
     threading.Event().wait()
 def _nothing(): pass
-office.plan = lambda *_: Plan((Entry("collect", 60, hang),), _nothing, _nothing)
+role_switch.leader_plan = lambda *_: SchedulerPlan((PlanEntry("collect", 60, hang),), _nothing, _nothing)
 from recovery.config import current
-run.run(current())
+process.run(current())
 """
-SILENT = Entry("alive", 60, lambda _now: None)
+SILENT = PlanEntry("alive", 60, lambda _now: None)
 
 
 @pytest.fixture
@@ -61,11 +62,11 @@ def test_it_publishes_says_that_it_lives_and_ends_in_order(
     add(valkey.client, "bull:jobs", "1", "2")
     one = start("manage.py", "scheduler", UNSTALL_REDIS_URL=valkey.url, UNSTALL_STATE_URL=state_store.url)
     client = state_store.client
-    until(lambda: (found := snapshots.fetch(client)) and found.queues, STARTS_WITHIN, "a snapshot with the queue")
-    found = snapshots.fetch(client)
+    until(lambda: (found := snapshot_store.fetch(client)) and found.queues, STARTS_WITHIN, "a snapshot with the queue")
+    found = snapshot_store.fetch(client)
     assert found is not None
     assert [sample.counts.waiting for sample in found.queues] == [2]
-    sign = leading.fetch(client)
+    sign = scheduler_status.fetch(client)
     assert sign is not None
     assert (sign.pid, sign.leads) == (one.pid, True)
     assert 0 < client.ttl("unstall:scheduler") <= 16
@@ -103,7 +104,9 @@ def test_its_heart_beats_until_a_look_at_the_queues_hangs(
     start: Callable[..., Process], valkey: Store, serve: Callable[..., Store], tmp_path: Path
 ) -> None:
     beats = tmp_path / "heartbeat"
-    fast = "from recovery.processes import heartbeat\nheartbeat.EVERY, office.STUCK = 0.1, 1.0\nfrom recovery.config"
+    fast = (
+        "from recovery.processes import heartbeat\nheartbeat.EVERY, role_switch.STUCK = 0.1, 1.0\nfrom recovery.config"
+    )
     environ = {**_urls(valkey, serve()), "UNSTALL_HEARTBEAT_PATH": str(beats)}
     one = start("-c", _HANGS.replace("from recovery.config", fast), **environ)
     one.says("hanging")
@@ -131,8 +134,8 @@ def test_a_trouble_is_said_once_and_its_end_too(caplog: pytest.LogCaptureFixture
         if trouble:
             raise Unreachable("redis://h:6379/0", trouble)
 
-    rounds = Rounds("collect", run)
-    with caplog.at_level(logging.INFO, "recovery.scheduler.rounds"):
+    rounds = TickGuard("collect", run)
+    with caplog.at_level(logging.INFO, "recovery.scheduler.tick_guard"):
         for _ in range(6):
             rounds()
     assert [record.getMessage() for record in caplog.records] == [
@@ -149,7 +152,7 @@ def test_a_fault_of_ours_is_logged_with_its_trace_and_the_next_run_goes_on(caplo
         runs.append(now)
         raise ZeroDivisionError("oh")
 
-    rounds = Rounds("record", run, clock=lambda: 12_500)
+    rounds = TickGuard("record", run, clock=lambda: 12_500)
     rounds()
     rounds()
     assert runs == [12_500, 12_500]
@@ -163,8 +166,10 @@ def test_a_run_that_takes_long_is_not_started_twice_and_delays_nobody() -> None:
         running.append(now)
         release.wait(20)
 
-    plan = Plan((Entry("slow", 0.05, slow), Entry("quick", 0.05, ticks.append)), lambda: None, lambda: None)
-    scheduler = schedule(plan, SILENT)
+    plan = SchedulerPlan(
+        (PlanEntry("slow", 0.05, slow), PlanEntry("quick", 0.05, ticks.append)), lambda: None, lambda: None
+    )
+    scheduler = build_scheduler(plan, SILENT)
     scheduler.start()
     until(lambda: len(ticks) > 5, what="the quick one's ticks")
     started = len(running)
@@ -175,7 +180,9 @@ def test_a_run_that_takes_long_is_not_started_twice_and_delays_nobody() -> None:
 
 def test_a_first_run_does_not_wait_for_its_interval() -> None:
     runs: list[int] = []
-    scheduler = schedule(Plan((Entry("prune", 3600, runs.append),), lambda: None, lambda: None), SILENT)
+    scheduler = build_scheduler(
+        SchedulerPlan((PlanEntry("prune", 3600, runs.append),), lambda: None, lambda: None), SILENT
+    )
     scheduler.start()
     until(lambda: runs, what="the first run")
     scheduler.shutdown(wait=True)
@@ -184,7 +191,7 @@ def test_a_first_run_does_not_wait_for_its_interval() -> None:
 def test_without_leave_no_run_begins() -> None:
     runs: list[int] = []
     leave = [True]
-    rounds = Rounds("collect", runs.append, may=lambda: bool(leave))
+    rounds = TickGuard("collect", runs.append, may=lambda: bool(leave))
     rounds()
     leave.clear()
     rounds()
@@ -199,7 +206,7 @@ def test_a_duty_is_over_when_its_last_run_has_ended() -> None:
         release.wait(20)
 
     closed: list[bool] = []
-    duty = Duty(Plan((Entry("slow", 60, slow),), lambda: None, lambda: closed.append(True)), SILENT)
+    duty = PlanRunner(SchedulerPlan((PlanEntry("slow", 60, slow),), lambda: None, lambda: closed.append(True)), SILENT)
     assert running.wait(10)
     duty.begin_end()
     assert (duty.is_ending, duty.is_over, closed) == (True, False, [])
@@ -225,5 +232,5 @@ def test_it_outlives_its_stores(start: Callable[..., Process], serve: Callable[.
 
 
 def _newest(state: Store) -> list[int | None]:
-    found = snapshots.fetch(state.client)
+    found = snapshot_store.fetch(state.client)
     return [sample.counts.waiting for sample in found.queues] if found else []

@@ -7,17 +7,21 @@ from importlib import import_module
 import pytest
 from django.apps import apps
 
+from dashboard.accounts.scopes import TokenScope
 from dashboard.models import MachineToken
-from dashboard.scopes import Scope
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.parametrize(
     ("was", "now"),
-    [("once", {Scope.IDEMPOTENCY}), ("read once", {Scope.READ, Scope.IDEMPOTENCY}), ("read", {Scope.READ})],
+    [
+        ("once", {TokenScope.IDEMPOTENCY}),
+        ("read once", {TokenScope.READ, TokenScope.IDEMPOTENCY}),
+        ("read", {TokenScope.READ}),
+    ],
 )
-def test_a_token_may_do_what_it_might_before(was: str, now: set[Scope]) -> None:
+def test_a_token_may_do_what_it_might_before(was: str, now: set[TokenScope]) -> None:
     MachineToken.objects.create(name="x", token_hash="h", prefix="p", scopes=was, expires_at="2126-01-01T00:00:00Z")
     import_module("dashboard.migrations.0004_idempotency_scope").rename(apps, None)
     assert MachineToken.objects.get().allowed == now

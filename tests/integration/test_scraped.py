@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dashboard.metrics.text import Dialect
-from dashboard.tokens import MARK
+from dashboard.accounts.tokens import MARK
+from dashboard.metrics.exposition import MetricsFormat
 from tests.prometheus import Scraping
 from tests.scraping import of_text, value
 from tests.site import ROOT, Site
@@ -102,7 +102,7 @@ def test_scrapes_cost_the_queues_nothing_and_go_on_when_everything_else_stops(si
     for _ in range(30):
         status, text = scrape(site, accept="application/openmetrics-text;version=1.0.0")
         assert status == 200
-        assert of_text(text, Dialect.OPEN)
+        assert of_text(text, MetricsFormat.OPEN)
     asked = [name.removeprefix("cmdstat_") for name in site.queues.client.info("commandstats")]
     own = ("config", "info", "client", "hello")  # of this test's connection
     assert [name for name in asked if not name.startswith(own)] == []

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dashboard.security_headers import HEADERS
+from dashboard.server.security_headers import HEADERS
 from tests.stores import Store
 from tests.web_process import WebProcess
 

@@ -11,13 +11,13 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from recovery import shared_clock
-from recovery.connections.publishing import Publisher
-from recovery.domain.backlog import Backlog
-from recovery.domain.servers import Process, Server
+from recovery.domain.servers.samples import Server, ServerProcess
+from recovery.domain.servers.unsent_samples import UnsentSamples
+from recovery.servers.sample_store import SampleStore
 from tests.processes import free_port
 from tests.stores import Store
 
-NODE = Process(7, "node", "node worker.js", 900, 12.5, 1 << 20, ("10.0.0.7:4000",))
+NODE = ServerProcess(7, "node", "node worker.js", 900, 12.5, 1 << 20, ("10.0.0.7:4000",))
 
 
 def _run(*arguments: str) -> str:
@@ -28,8 +28,8 @@ def _run(*arguments: str) -> str:
 
 def _tell(store: Store, id: str, **known: object) -> None:
     now = shared_clock.now()
-    publisher = Publisher(store.connect())
-    publisher.publish(Server(id, "host", now, 60_000, **known), Backlog())
+    publisher = SampleStore(store.connect())
+    publisher.publish(Server(id, "host", now, 60_000, **known), UnsentSamples())
     publisher.close()
 
 

@@ -8,14 +8,14 @@ import pytest
 import redis
 
 from recovery import shared_clock
-from recovery.connections import state
-from recovery.connections.publishing import Publisher
-from recovery.domain.backlog import Backlog
-from recovery.domain.refs import QueueRef
-from recovery.domain.servers import Process, Server
-from recovery.domain.verdicts import Cause, Kind
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.servers.samples import Server, ServerProcess
+from recovery.domain.servers.unsent_samples import UnsentSamples
+from recovery.domain.stuck.types import LossCause, VerdictKind
 from recovery.models import Incident
-from recovery.reads.shared import windows
+from recovery.servers.sample_store import SampleStore
+from recovery.stores.state import state_keys
+from recovery.stores.state.shared_read import windows
 from tests.stores import Store
 from tests.watch_bench import Make, active
 
@@ -34,9 +34,9 @@ def connected(store: Store, name: str) -> tuple[redis.Redis, str]:
 
 def measured(state_store: Store, cpu: float, *sockets: str) -> None:
     now = shared_clock.now()
-    process = Process(7, "node", "node worker.js", now, sockets=sockets)
-    Publisher(state_store.client).publish(
-        Server("eu-2", "b", now + LATER, 5_000, cpu_raw=cpu, cpu_ema=cpu, processes=(process,)), Backlog()
+    process = ServerProcess(7, "node", "node worker.js", now, sockets=sockets)
+    SampleStore(state_store.client).publish(
+        Server("eu-2", "b", now + LATER, 5_000, cpu_raw=cpu, cpu_ema=cpu, processes=(process,)), UnsentSamples()
     )
     windows.forget()
 
@@ -52,18 +52,18 @@ def test_a_starved_holder_and_one_that_went_are_told_with_their_server(
     measured(state_store, 97.0, one, two)
     bench = watch_bench(valkey)
     bench.discover()
-    row = bench.sees(MAIL, Kind.ORPHAN)
-    assert (row.job.id, row.server, row.verdict.cause) == ("1", "eu-2", Cause.STARVED)
+    row = bench.sees(MAIL, VerdictKind.ORPHAN)
+    assert (row.job.id, row.server, row.verdict.cause) == ("1", "eu-2", LossCause.STARVED)
     assert row.verdict.cause_evidence.endswith("server eu-2 is at 97 %.")
     assert Incident.objects.get(job="1").server == "eu-2"
 
     second.close()
-    gone = bench.sees(MAIL, Kind.WORKER_LOST)
+    gone = bench.sees(MAIL, VerdictKind.WORKER_LOST)
     assert (gone.job.id, gone.server) == ("2", "eu-2")
     assert gone.verdict.cause_evidence.startswith("worker mail-2 lost its connection")
     assert "(server eu-2 was at 97 %)" in gone.verdict.cause_evidence
 
-    state_store.client.delete(state.server_metrics("eu-2"))
+    state_store.client.delete(state_keys.server_metrics("eu-2"))
     windows.forget()
     silent = bench.look()
     assert {row.job.id: row.server for row in silent.rows}["2"] == "eu-2", "it was seen there while it lived"

@@ -12,14 +12,16 @@ from itertools import pairwise
 import pytest
 import redis
 
-from recovery.connections import state, state_limits
-from recovery.domain.lines import Level, Query
-from recovery.domain.parcels import Parcel
-from recovery.logs import backwards, shipped, stream
-from recovery.logs.backwards import Backwards, Found
-from recovery.logs.base import Page
-from recovery.logs.judging import Patience
-from recovery.logs.shipped import Entry, Shipped, entries_of
+from recovery.domain.logs.line_batches import LineBatch
+from recovery.domain.logs.types import LogLevel, LogQuery
+from recovery.logs.base import LogResultPage
+from recovery.logs.stream import search
+from recovery.logs.stream import source as stream_source
+from recovery.logs.stream import store as stream_store
+from recovery.logs.stream.matching import SearchDeadline
+from recovery.logs.stream.search import BackwardReader, Found
+from recovery.logs.stream.store import ShippedEntry, StreamStore, entries_of
+from recovery.stores.state import size_limits, state_keys
 from tests.log_writer import LogWriter
 from tests.patience import patience
 from tests.shipped import ALL, HOUR_MS, Sources, now_ms, put, read_all, search_all, settle, ship, sources_of, texts
@@ -93,9 +95,11 @@ async def test_only_the_chosen_servers_are_asked(state_store: Store, sources: So
     for number in range(3):
         LogWriter(state_store, f"eu-{number}").write(f"line {number}")
     settle(state_store)
-    query = Query(labels=(("server", frozenset(("eu-0", "eu-2"))),))
+    query = LogQuery(labels=(("server", frozenset(("eu-0", "eu-2"))),))
     assert sorted(texts((await search_all(sources.new(), query))[0])) == ["line 0", "line 2"]
-    assert sources.new().tap(Query(labels=(*query.labels, ("container", frozenset(("x",)))), include=("a",))) == query
+    assert (
+        sources.new().tap(LogQuery(labels=(*query.labels, ("container", frozenset(("x",)))), include=("a",))) == query
+    )
 
 
 # -- time and memory
@@ -104,12 +108,12 @@ async def test_only_the_chosen_servers_are_asked(state_store: Store, sources: So
 async def test_a_search_comes_back_in_time_and_goes_on_from_there(
     state_store: Store, sources: Sources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "SEARCH_S", 0.0)
-    monkeypatch.setattr(backwards, "FIRST", 4)
+    monkeypatch.setattr(stream_source, "SEARCH_S", 0.0)
+    monkeypatch.setattr(search, "FIRST", 4)
     for number in range(40):
         ship(state_store, f"eu-{number % 3}", *(f"line {number} {part}" for part in range(200)))
     settle(state_store)
-    lines, pages = await search_all(sources.new(), Query(include=("line 7 13",)))
+    lines, pages = await search_all(sources.new(), LogQuery(include=("line 7 13",)))
     assert texts(lines) == ["line 7 13", *(f"line 7 13{part}" for part in range(10))]
     assert pages >= 40
 
@@ -117,21 +121,21 @@ async def test_a_search_comes_back_in_time_and_goes_on_from_there(
 async def test_whoever_leaves_ends_the_work_for_him(
     state_store: Store, sources: Sources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks: list[Patience] = []
+    looks: list[SearchDeadline] = []
 
-    class Watched(Patience):
+    class Watched(SearchDeadline):
         @property
         def is_over(self) -> bool:
             looks.append(self)
             return super().is_over
 
-    monkeypatch.setattr(stream, "Patience", Watched)
-    monkeypatch.setattr(stream, "SEARCH_S", 600.0)
-    monkeypatch.setattr(backwards, "FIRST", 100)  # some seconds of work at once
+    monkeypatch.setattr(stream_source, "SearchDeadline", Watched)
+    monkeypatch.setattr(stream_source, "SEARCH_S", 600.0)
+    monkeypatch.setattr(search, "FIRST", 100)  # some seconds of work at once
     for _ in range(100):
         ship(state_store, "eu-1", *(f"{number} of many" for number in range(1000)))
     settle(state_store)
-    leaving = asyncio.create_task(sources.new().search(Query(exclude=("of many",))))
+    leaving = asyncio.create_task(sources.new().search(LogQuery(exclude=("of many",))))
     async with asyncio.timeout(patience(20)):
         while not looks:
             await asyncio.sleep(0.001)
@@ -144,7 +148,7 @@ async def test_whoever_leaves_ends_the_work_for_him(
 async def test_a_task_that_was_ended_asks_no_more_whoever_forgot_it(state_store: Store, sources: Sources) -> None:
     """redis-py waits with a `wait_for` that can forget it, and a search would go on for nobody."""
 
-    async def left() -> Page:
+    async def left() -> LogResultPage:
         task = asyncio.current_task()
         assert task is not None
         task.cancel()
@@ -159,20 +163,20 @@ async def test_a_task_that_was_ended_asks_no_more_whoever_forgot_it(state_store:
 async def test_what_is_fetched_at_once_is_bounded_by_bytes_and_in_order(
     state_store: Store, sources: Sources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backwards, "BYTES_AT_ONCE", 100_000)
+    monkeypatch.setattr(search, "BYTES_AT_ONCE", 100_000)
     chance = random.Random(3)
     base = now_ms(state_store) - 100_000
     for number in range(300):
         server = f"eu-{min(chance.randrange(12), 4)}"  # one of them ships most
         put(state_store, server, {"labels": "{}", "count": 1, "body": chance.randbytes(3000)}, id=f"{base + number}-0")
-    shipped = Shipped(sources.client)
+    shipped = StreamStore(sources.client)
     head = await shipped.head(None)
     ends = {server: stream.last for server, stream in head.streams.items()}
 
-    async def all_of(found: Found) -> dict[bytes, Sequence[Entry]]:
+    async def all_of(found: Found) -> dict[bytes, Sequence[ShippedEntry]]:
         return {server: entries_of(server, rows) for server, rows in found.items()}
 
-    walk = Backwards(shipped, all_of, ends, 0)
+    walk = BackwardReader(shipped, all_of, ends, 0)
     found, most = [], 0
     while some := await walk.some():
         found += some
@@ -184,12 +188,12 @@ async def test_what_is_fetched_at_once_is_bounded_by_bytes_and_in_order(
 async def test_a_search_of_a_range_does_not_go_back_behind_it(
     state_store: Store, sources: Sources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backwards, "AHEAD_MS", 1000)
+    monkeypatch.setattr(search, "AHEAD_MS", 1000)
     now = now_ms(state_store)
     for ago in (100_000, 50_000, 0):
         ship(state_store, "eu-1", f"of {ago}", id=f"{now - ago}-0")
     settle(state_store)
-    page = await sources.new().search(Query(start=(now - 10_000) * 10**6))
+    page = await sources.new().search(LogQuery(start=(now - 10_000) * 10**6))
     assert (texts(page.lines)[-1], page.is_end, page.looked_at) == ("of 0", True, 1)
 
 
@@ -197,17 +201,17 @@ async def test_a_search_of_a_range_begins_with_what_was_shipped_in_its_time(
     state_store: Store, sources: Sources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was shipped late is found behind it, and nothing twice, wherever the pages are cut."""
-    monkeypatch.setattr(backwards, "LATE_MS", 1000)
+    monkeypatch.setattr(search, "LATE_MS", 1000)
     now = now_ms(state_store)
     at = (now - 100_000) * 10**6
     for server in ("eu-1", "eu-2"):
         for place in range(3):
             rows = [(at + place, f"{server} in time {place}".encode())]
-            put(state_store, server, Parcel(tuple(rows), {}).encode(), id=f"{now - 100_000 + place}-0")
+            put(state_store, server, LineBatch(tuple(rows), {}).encode(), id=f"{now - 100_000 + place}-0")
         LogWriter(state_store, server).write("of another time")
         LogWriter(state_store, server).write(f"{server} late", at=at)
     settle(state_store)
-    query = Query(start=at, end=at + 10**9)
+    query = LogQuery(start=at, end=at + 10**9)
     first = await sources.new().search(query, limit=6)
     assert len(first.lines) == first.looked_at == 6
     assert all("in time" in text for text in texts(first.lines))
@@ -223,7 +227,7 @@ async def test_a_search_of_a_range_begins_with_what_was_shipped_in_its_time(
 async def test_labels_of_long_ago_are_left_out_and_rubbish_does_no_harm(state_store: Store, sources: Sources) -> None:
     now = now_ms(state_store)
     LogWriter(state_store).write("one", container="mail")
-    key = state.log_labels("eu-1")
+    key = state_keys.log_labels("eu-1")
     old = str(now - 10 * HOUR_MS)
     state_store.client.hset(key, mapping={'{"container":"old"}': old, "{{": str(now), '{"n": 5}': "never"})
     labels = await sources.new().labels((now - HOUR_MS) * 10**6, now * 10**6)
@@ -233,7 +237,7 @@ async def test_labels_of_long_ago_are_left_out_and_rubbish_does_no_harm(state_st
 async def test_too_many_values_are_cut_and_that_is_said(
     state_store: Store, sources: Sources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "VALUES_LIMIT", 5)
+    monkeypatch.setattr(stream_source, "VALUES_LIMIT", 5)
     writer = LogWriter(state_store)
     for number in range(8):
         writer.write("one", container=f"mail {number}")
@@ -255,11 +259,11 @@ async def test_what_the_journal_knows_of_a_lines_level_counts_before_what_it_say
     writer.write("INFO: out of memory", "and no word of it", level="error")
     writer.write("INFO: fine", "ERROR: not fine")
     settle(state_store)
-    errors = Query(levels=frozenset({Level.ERROR}))
+    errors = LogQuery(levels=frozenset({LogLevel.ERROR}))
     found, _ = await search_all(sources.new(), errors)
     assert texts(found) == ["INFO: out of memory", "and no word of it", "ERROR: not fine"]
-    assert {line.level for line in found} == {Level.ERROR}
-    assert texts((await search_all(sources.new(), Query(levels=frozenset({Level.INFO}))))[0]) == ["INFO: fine"]
+    assert {line.level for line in found} == {LogLevel.ERROR}
+    assert texts((await search_all(sources.new(), LogQuery(levels=frozenset({LogLevel.INFO}))))[0]) == ["INFO: fine"]
 
 
 # -- a server that ships what cannot be read
@@ -268,7 +272,7 @@ async def test_what_the_journal_knows_of_a_lines_level_counts_before_what_it_say
 async def test_a_server_whose_entry_is_too_large_is_left_out_and_the_others_are_read(
     state_store: Store, sources: Sources, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(state_limits, "REPLY_LIMIT", 2**20)
+    monkeypatch.setattr(size_limits, "REPLY_LIMIT", 2**20)
     source = sources.new()
     begin = (await source.read(ALL, after="")).after
     ship(state_store, "eu-1", "before")
@@ -281,8 +285,8 @@ async def test_a_server_whose_entry_is_too_large_is_left_out_and_the_others_are_
     found, _ = await search_all(sources.new(), ALL)
     assert texts(found) == ["before", "behind"]
     assert "skipping the log lines of evil" in caplog.text
-    state_store.client.hset(state.log_labels("eu-1"), "x" * 3 * 2**20, "1")
-    state_store.client.hset(state.log_labels("eu-2"), "{}", str(now_ms(state_store)))
+    state_store.client.hset(state_keys.log_labels("eu-1"), "x" * 3 * 2**20, "1")
+    state_store.client.hset(state_keys.log_labels("eu-2"), "{}", str(now_ms(state_store)))
     assert (await sources.new().labels(0, 2**62)).values["server"] == ["eu-2"]
 
 
@@ -296,8 +300,8 @@ async def test_a_server_that_writes_something_else_in_place_of_its_lines_is_left
     begin = (await source.read(ALL, after="")).after
     ship(state_store, "eu-1", "before")
     ship(state_store, "evil", "planted")
-    state_store.client.delete(state.logs("evil"))
-    state_store.client.execute_command(name, state.logs("evil"), *arguments)
+    state_store.client.delete(state_keys.logs("evil"))
+    state_store.client.execute_command(name, state_keys.logs("evil"), *arguments)
     ship(state_store, "eu-2", "behind")
     settle(state_store)
     lines, page = await read_all(source, begin)
@@ -305,12 +309,12 @@ async def test_a_server_that_writes_something_else_in_place_of_its_lines_is_left
     assert page.is_end
     found, _ = await search_all(sources.new(), ALL)
     assert texts(found) == ["before", "behind"]
-    state_store.client.execute_command("SETRANGE", state.log_labels("evil"), 0, "x")
-    state_store.client.hset(state.log_labels("eu-2"), "{}", str(now_ms(state_store)))
+    state_store.client.execute_command("SETRANGE", state_keys.log_labels("evil"), 0, "x")
+    state_store.client.hset(state_keys.log_labels("eu-2"), "{}", str(now_ms(state_store)))
     assert (await sources.new().labels(0, 2**62)).values["server"] == ["eu-2"]
 
 
 def test_labels_that_no_monitor_writes_are_none_and_are_not_kept() -> None:
     for planted in (b'{"file":"' + b"x" * 2**20 + b'"}', b"[" * 60_000, b'{"a":' * 10_000):
-        assert shipped.labels_of(b"eu-1", shipped.short(planted)) == {"server": "eu-1"}
-    assert shipped.labels_of(b"eu-1", b'{"server":"eu-2","file":"a.log"}') == {"server": "eu-1", "file": "a.log"}
+        assert stream_store.labels_of(b"eu-1", stream_store.short(planted)) == {"server": "eu-1"}
+    assert stream_store.labels_of(b"eu-1", b'{"server":"eu-2","file":"a.log"}') == {"server": "eu-1", "file": "a.log"}

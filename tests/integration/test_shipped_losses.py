@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from recovery.connections import state
 from recovery.errors import Missing, StoreError
-from recovery.logs import stream
-from recovery.logs.forwards import in_order
-from recovery.logs.marks import CLOCK
-from recovery.logs.shipped import Entry, Newer
+from recovery.logs.stream import source as stream_source
+from recovery.logs.stream.cursors import CLOCK
+from recovery.logs.stream.ordering import in_order
+from recovery.logs.stream.store import NewerEntries, ShippedEntry
+from recovery.stores.state import state_keys
 from tests.log_writer import LogWriter
 from tests.shipped import ALL, HOUR_MS, Sources, now_ms, put, read_all, settle, ship, sources_of, texts
 from tests.stores import Store
@@ -55,12 +55,12 @@ async def test_a_loss_is_said_behind_the_lines_that_came_before_it(
     for number in range(10):
         ship(state_store, "eu-1", f"line {number}", id=f"{old + number}-0")
 
-    def cut(newer: Newer) -> list[Entry]:
+    def cut(newer: NewerEntries) -> list[ShippedEntry]:
         LogWriter(state_store, "eu-1").trim(2)
         return in_order(newer)
 
-    monkeypatch.setattr(stream, "ENTRIES", (1, 1))
-    monkeypatch.setattr(stream, "in_order", cut)
+    monkeypatch.setattr(stream_source, "ENTRIES", (1, 1))
+    monkeypatch.setattr(stream_source, "in_order", cut)
     source = sources.new()
     page = await source.read(ALL, after=str(old - 1))
     assert (texts(page.lines), page.gap) == (["line 0"], None)
@@ -104,8 +104,8 @@ async def test_servers_that_are_silent_for_long_are_not_taken_for_lost(state_sto
     now = now_ms(state_store)
     ship(state_store, "eu-1", "long ago", id=f"{now - 3 * HOUR_MS}-0")
     place = (await sources.new().search(ALL)).after
-    state_store.client.delete(state.logs("eu-1"))  # it expired
-    state_store.client.zadd(state.SHIPPING, {"eu-1": now_ms(state_store) + 5})  # its monitor lives
+    state_store.client.delete(state_keys.logs("eu-1"))  # it expired
+    state_store.client.zadd(state_keys.SHIPPING, {"eu-1": now_ms(state_store) + 5})  # its monitor lives
     assert (await sources.new().read(ALL, after=place)).gap is None
 
 

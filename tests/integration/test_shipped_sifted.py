@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from recovery.domain import parcels
-from recovery.domain.lines import Level, Query
-from recovery.domain.parcels import Parcel
-from recovery.logs import sifting, stream
-from recovery.logs.base import Page
-from recovery.logs.shipped import Row
+from recovery.domain.logs import line_batches
+from recovery.domain.logs.line_batches import LineBatch
+from recovery.domain.logs.types import LogLevel, LogQuery
+from recovery.logs.base import LogResultPage
+from recovery.logs.stream import prefilter, source
+from recovery.logs.stream.store import Row
 from tests.shipped import ALL, Sources, now_ms, put, search_all, settle, sources_of
 from tests.stores import Store
 
@@ -38,17 +38,17 @@ def ship_many(store: Store, chance: random.Random, count: int) -> int:
         if number % 29 == 0:
             texts[chance.randrange(len(texts))] = f"{chance.choice(RARE)} {number}"
         rows = tuple((at + place * 2_000_000, text.encode()) for place, text in enumerate(texts))
-        put(store, f"eu-{number % 3}", Parcel(rows, chance.choice(LABELS)).encode(), id=f"{base + number}-0")
+        put(store, f"eu-{number % 3}", LineBatch(rows, chance.choice(LABELS)).encode(), id=f"{base + number}-0")
     settle(store)
     return base * 10**6
 
 
-def queries(begin: int, count: int) -> Iterator[Query]:
+def queries(begin: int, count: int) -> Iterator[LogQuery]:
     texts = ("needle", "nadelöhr", "[redacted]", "word", "no such text")
-    yield from (Query(include=(text,)) for text in texts)
-    yield from (Query(levels=frozenset({level})) for level in (Level.ERROR, Level.WARN, Level.FATAL))
+    yield from (LogQuery(include=(text,)) for text in texts)
+    yield from (LogQuery(levels=frozenset({level})) for level in (LogLevel.ERROR, LogLevel.WARN, LogLevel.FATAL))
     middle = begin + count // 2 * 10**6
-    for query in (Query(include=("needle",)), Query(levels=frozenset({Level.WARN}))):
+    for query in (LogQuery(include=("needle",)), LogQuery(levels=frozenset({LogLevel.WARN}))):
         yield replace(query, start=middle)
         yield replace(query, start=begin, end=middle)
         yield replace(query, labels=(("container", frozenset({"mail"})),))
@@ -62,7 +62,7 @@ async def test_a_search_finds_what_matches_and_nothing_else(
     seconds, count, limit = pace  # of a page; parcels; lines of a page
     begin = ship_many(state_store, random.Random(11), count)
     whole, _ = await search_all(sources.new(), ALL, 1000)
-    monkeypatch.setattr(stream, "SEARCH_S", seconds)
+    monkeypatch.setattr(source, "SEARCH_S", seconds)
     hits = 0
     for query in queries(begin, count):
         wanted = [line.id for line in whole if query.matches(line)]
@@ -74,16 +74,16 @@ async def test_a_search_finds_what_matches_and_nothing_else(
 
 async def test_what_cannot_be_unfolded_among_small_ones_is_said(state_store: Store, sources: Sources) -> None:
     ship_many(state_store, random.Random(3), 200)
-    put(state_store, "eu-1", {**Parcel(((1, b"x"),)).encode(), "first": 0, "last": 1 << 62, "body": b"rubbish"})
+    put(state_store, "eu-1", {**LineBatch(((1, b"x"),)).encode(), "first": 0, "last": 1 << 62, "body": b"rubbish"})
     settle(state_store)
-    page: Page = await sources.new().search(Query(include=("no such text",)))
+    page: LogResultPage = await sources.new().search(LogQuery(include=("no such text",)))
     assert page.gap is not None
     assert page.gap.count == 1
     assert page.is_end
 
 
 def rows_of(*bodies: bytes) -> list[Row]:
-    fields = [Parcel(((number, body),), {"container": "mail"}).encode() for number, body in enumerate(bodies)]
+    fields = [LineBatch(((number, body),), {"container": "mail"}).encode() for number, body in enumerate(bodies)]
     return [
         (b"%d-0" % (1000 - number), [part for name, value in one.items() for part in (name.encode(), _raw(value))])
         for number, one in enumerate(fields)
@@ -95,11 +95,11 @@ def _raw(value: object) -> bytes:
 
 
 def test_many_small_ones_become_one_that_lies_where_the_oldest_does() -> None:
-    rows = rows_of(*(b"line %d" % number for number in range(sifting.AT_ONCE + 3)))
-    found = sifting.of(Query(include=("no such text",)))(b"eu-1", rows)
+    rows = rows_of(*(b"line %d" % number for number in range(prefilter.AT_ONCE + 3)))
+    found = prefilter.prefilter_for(LogQuery(include=("no such text",)))(b"eu-1", rows)
     assert [(entry.passed, entry.size, entry.id) for entry in found] == [
-        (sifting.AT_ONCE, sifting.AT_ONCE, (1000 - sifting.AT_ONCE + 1, 0)),
-        (3, 3, (1000 - sifting.AT_ONCE - 2, 0)),
+        (prefilter.AT_ONCE, prefilter.AT_ONCE, (1000 - prefilter.AT_ONCE + 1, 0)),
+        (3, 3, (1000 - prefilter.AT_ONCE - 2, 0)),
     ]
 
 
@@ -109,23 +109,25 @@ def test_many_small_ones_become_one_that_lies_where_the_oldest_does() -> None:
 def test_a_parcel_that_reaches_into_the_time_asked_for_is_looked_at(
     start: int | None, end: int | None, passed: int
 ) -> None:
-    fields = Parcel(((10, b"needle one"), (100, b"needle two"))).encode()
+    fields = LineBatch(((10, b"needle one"), (100, b"needle two"))).encode()
     row = b"1000-0", [part for name, value in fields.items() for part in (name.encode(), _raw(value))]
-    (entry,) = sifting.of(Query(include=("needle",), start=start, end=end))(b"eu-1", [row])
+    (entry,) = prefilter.prefilter_for(LogQuery(include=("needle",), start=start, end=end))(b"eu-1", [row])
     assert entry.passed == passed
 
 
 def test_large_ones_are_not_unfolded_together() -> None:
-    noise = random.Random(5).randbytes(sifting.SMALL * 2).hex().encode()
-    found = sifting.of(Query(include=("no such text",)))(b"eu-1", rows_of(*(noise for _ in range(sifting.AT_ONCE))))
-    assert len(found) == sifting.AT_ONCE
+    noise = random.Random(5).randbytes(prefilter.SMALL * 2).hex().encode()
+    found = prefilter.prefilter_for(LogQuery(include=("no such text",)))(
+        b"eu-1", rows_of(*(noise for _ in range(prefilter.AT_ONCE)))
+    )
+    assert len(found) == prefilter.AT_ONCE
 
 
 def test_who_asks_for_no_text_is_given_every_parcel() -> None:
     rows = rows_of(b"one", b"two")
-    assert len(sifting.of(Query(exclude=("one",)))(b"eu-1", rows)) == 2
+    assert len(prefilter.prefilter_for(LogQuery(exclude=("one",)))(b"eu-1", rows)) == 2
 
 
 def test_nothing_is_folded_so_tightly_that_a_small_body_unfolds_to_more_than_may_be() -> None:
-    tightest = zlib.compress(bytes(parcels.LARGEST), 9)
-    assert len(tightest) > parcels.SURE
+    tightest = zlib.compress(bytes(line_batches.LARGEST), 9)
+    assert len(tightest) > line_batches.SURE

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from recovery.connections import state
-from recovery.monitor.shipping import tails, watch
+from recovery.monitor.shipping import file_tail, file_watcher
+from recovery.stores.state import state_keys
 from tests.shipping import SERVER, Driven, append, arrived, offsets, texts
 from tests.stores import Store
 
@@ -36,7 +36,7 @@ def test_a_file_is_followed_from_its_end_at_first(shipping: Driven, state_store:
     assert texts(state_store) == ["first", "second"]
     (labels,) = {tuple(sorted(line.labels.items())) for line in arrived(state_store)}
     assert labels == (("file", str(log)), ("server", SERVER), ("source", "file"))
-    assert state_store.client.zscore(state.SHIPPING, SERVER) > 1_600_000_000_000
+    assert state_store.client.zscore(state_keys.SHIPPING, SERVER) > 1_600_000_000_000
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a link to somebody else")
@@ -80,7 +80,7 @@ def test_a_rotation_by_rename_loses_nothing(shipping: Driven, state_store: Store
 def test_a_file_in_which_long_nothing_happened_is_found_under_its_new_name(
     shipping: Driven, state_store: Store, log: Path
 ) -> None:
-    shipping.turn(2, after=watch.WARM + 1)
+    shipping.turn(2, after=file_watcher.WARM + 1)
     log.rename(log.with_name("app.log.1"))
     append(log.with_name("app.log.1"), "late, to who has it open")
     shipping.turn()
@@ -129,9 +129,9 @@ def test_a_deleted_file_is_read_to_its_end_and_let_go(shipping: Driven, state_st
     append(log, "two", b"without an end")
     log.unlink()
     shipping.turn(1)
-    shipping.turn(1, after=tails.QUIET + 1)
+    shipping.turn(1, after=file_tail.QUIET + 1)
     assert texts(state_store) == ["one", "two", "without an end"]
-    shipping.turn(2, after=watch.GONE_FOR + 1)
+    shipping.turn(2, after=file_watcher.GONE_FOR + 1)
     assert [key for key in offsets(state_store) if b":" in key] == []
     assert [name for name in _open_files() if str(log) in name] == []
 
@@ -143,7 +143,7 @@ def test_the_last_line_of_a_deleted_file_is_not_cut_while_it_is_still_written(
         log.unlink()
         shipping.turn(1)
         writer.write(b"half of ")
-        shipping.turn(1, after=tails.QUIET + 1)
+        shipping.turn(1, after=file_tail.QUIET + 1)
         writer.write(b"a line\n")
         shipping.turn(1)
     assert texts(state_store) == ["half of a line"]

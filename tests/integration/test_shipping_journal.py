@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from recovery.monitor.shipping import following
-from recovery.monitor.shipping.entries import parsed
+from recovery.monitor.shipping import subprocess_tail
+from recovery.monitor.shipping.journal_entry import parse_entry
 from tests.journal import Journal, remote
 from tests.shipping import SERVER, Driven, append, arrived, offsets, texts
 from tests.stores import Store
@@ -139,7 +139,7 @@ def test_without_journalctl_files_are_shipped_and_it_is_said_once(
 
 def test_a_line_that_never_ends_is_left_out_and_takes_no_memory() -> None:
     said: list[str] = []
-    shower = following.Following(said.append)
+    shower = subprocess_tail.SubprocessTail(said.append)
     command = ["sh", "-c", "echo a; head -c 9000000 /dev/zero | tr '\\0' x; echo; echo b; exec sleep 60"]
     lines: list[bytes] = []
     until(lambda: lines.extend(shower.read(0.0, lambda: command)) or len(lines) == 2)
@@ -160,14 +160,14 @@ def test_a_line_that_never_ends_is_left_out_and_takes_no_memory() -> None:
     ],
 )
 def test_an_odd_entry_has_what_can_be_read_of_it(written: bytes, lines: tuple[bytes, ...]) -> None:
-    entry = parsed(written)
+    entry = parse_entry(written)
     assert entry is not None
     assert (entry.lines, entry.level, entry.at, entry.unit) == (lines, None, None, "none")
 
 
 @pytest.mark.parametrize("written", [b"", b"[]", b"{", b"[" * 100_000, b"\xff"])
 def test_what_is_no_entry_is_none(written: bytes) -> None:
-    assert parsed(written) is None
+    assert parse_entry(written) is None
 
 
 def texts_of(store: Store) -> list[bytes]:

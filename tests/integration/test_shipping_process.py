@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from recovery.errors import ConfigError
-from recovery.monitor.shipping import running, settings
+from recovery.monitor.shipping import settings, shipping_thread
 from tests.shipping import Driven, append, monitor, offsets, started, texts
 from tests.stores import Store
 from tests.waiting import until
@@ -65,10 +65,10 @@ def test_it_ends_at_once_says_nothing_and_has_one_thread_more(state_store: Store
 def test_shipping_that_fails_as_nobody_foresaw_begins_anew(
     state_store: Store, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "AGAIN", 0.01)
+    monkeypatch.setattr(shipping_thread, "AGAIN", 0.01)
     said: list[str] = []
     made = iter([_broken(), Driven(state_store, log).shipper])
-    shipping = running.Running(lambda: next(made), said.append)
+    shipping = shipping_thread.ShippingThread(lambda: next(made), said.append)
     until(lambda: offsets(state_store), 30)
     append(log, "one")
     until(lambda: texts(state_store) == ["one"], 30)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from recovery.reads import shipping
-from recovery.reads.shared import windows
+from recovery.logs import shippers
+from recovery.stores.state.shared_read import windows
 from tests.log_writer import LogWriter
 from tests.stores import Store
 
@@ -22,20 +22,20 @@ def _fresh() -> Iterator[None]:
 
 def test_the_servers_that_ship_are_known(watch: Callable[..., None], state_store: Store) -> None:
     watch(UNSTALL_STATE_URL=state_store.url)
-    assert not shipping.is_known()
+    assert not shippers.is_known()
     windows.forget()
     LogWriter(state_store, "eu-1").write("one")
     LogWriter(state_store, "eu-2").write("two")
-    assert shipping.servers() == {"eu-1", "eu-2"}
+    assert shippers.servers() == {"eu-1", "eu-2"}
 
 
 def test_nobody_is_known_to_ship_while_the_store_is_away(watch: Callable[..., None], state_store: Store) -> None:
     watch(UNSTALL_STATE_URL=state_store.url)
     LogWriter(state_store, "eu-1").write("one")
     state_store.stop()
-    assert not shipping.is_known()
+    assert not shippers.is_known()
 
 
 def test_without_a_store_nobody_is_known_to_ship(watch: Callable[..., None]) -> None:
     watch()
-    assert shipping.servers() == frozenset()
+    assert shippers.servers() == frozenset()

@@ -8,18 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from recovery.connections import monitor_acl, state
-from recovery.domain.parcels import LARGEST, lines
-from recovery.monitor.shipping import depot as depots
-from recovery.monitor.shipping.depot import Depot, Overtaken
-from recovery.monitor.shipping.packing import Packed, packed
-from recovery.reads import servers
+from recovery.domain.logs.line_batches import LARGEST, unpack_lines
+from recovery.monitor.shipping import stream_writer as depots
+from recovery.monitor.shipping.stream_entries import PackedStreamEntry, pack_entries
+from recovery.monitor.shipping.stream_writer import LogStreamWriter, WriteConflict
+from recovery.servers import monitor_acl
+from recovery.servers import queries as servers_queries
+from recovery.stores.state import state_keys
 from tests.fault.proxy import Proxy
 from tests.shipping import SERVER, Driven, append, arrived, offsets, texts
 from tests.stores import Store
 
 DAY = 86_400_000
-KEYS = {state.logs(SERVER), state.log_labels(SERVER), state.log_offsets(SERVER), state.SHIPPING}
+KEYS = {state_keys.logs(SERVER), state_keys.log_labels(SERVER), state_keys.log_offsets(SERVER), state_keys.SHIPPING}
 NOW = 1_700_000_000_000
 
 
@@ -186,11 +187,11 @@ def test_a_key_of_another_program_is_said_before_a_line_is_lost(
     shipping = drive(state_store, log)
     shipping.turn()
     state_store.client.delete(*KEYS)
-    state_store.client.set(state.logs(SERVER), "mine")
+    state_store.client.set(state_keys.logs(SERVER), "mine")
     append(log, "one")
     shipping.turn(5)
     assert "WRONGTYPE" in shipping.said[0]
-    state_store.client.delete(state.logs(SERVER))
+    state_store.client.delete(state_keys.logs(SERVER))
     shipping.turn(20)
     assert texts(state_store) == ["one"]
 
@@ -200,11 +201,11 @@ def test_who_was_overtaken_writes_nothing(state_store: Store) -> None:
     first.known()
     second.known()
     second.bring(_parcels("two"), {"file:1:2": "there"}, [], NOW)
-    with pytest.raises(Overtaken):
+    with pytest.raises(WriteConflict):
         first.bring(_parcels("one"), {"file:1:2": "here"}, [], NOW)
     first.known()
     between = _Between(_parcels("one"), lambda: second.bring(_parcels("three"), {}, [], NOW))
-    with pytest.raises(Overtaken):
+    with pytest.raises(WriteConflict):
         first.bring(between, {"file:1:2": "here"}, [], NOW)
     assert texts(state_store) == ["two", "three"]
     assert offsets(state_store)[b"file:1:2"] == b"there"
@@ -238,7 +239,7 @@ def test_all_of_it_is_bounded_by_bytes(drive: Callable[..., Driven], state_store
         if number == 20:  # another one goes on with the same books
             shipping.die()
             shipping = drive(state_store, log, keep_mb="1")
-    used = state_store.client.memory_usage(state.logs(SERVER), samples=0)
+    used = state_store.client.memory_usage(state_keys.logs(SERVER), samples=0)
     assert 0.7 * (1 << 20) < used < 1.3 * (1 << 20)
     assert texts(state_store)[-1].startswith("39 ")
 
@@ -248,9 +249,9 @@ def test_what_is_too_old_leaves_with_its_labels(state_store: Store) -> None:
     depot.known()
     now = _now(state_store)
     depot.bring(_parcels("old", container="gone"), {}, [], now)
-    assert state_store.client.hkeys(state.log_labels(SERVER)) == [b'{"container":"gone"}']
+    assert state_store.client.hkeys(state_keys.log_labels(SERVER)) == [b'{"container":"gone"}']
     depot.bring(_parcels("new", container="here"), {}, [], now + DAY + 60_000)
-    assert state_store.client.hkeys(state.log_labels(SERVER)) == [b'{"container":"here"}']
+    assert state_store.client.hkeys(state_keys.log_labels(SERVER)) == [b'{"container":"here"}']
     assert texts(state_store) == []  # by that clock what came a moment ago is old, too
     depot.close()
 
@@ -263,7 +264,7 @@ def test_label_sets_are_bounded(state_store: Store, monkeypatch: pytest.MonkeyPa
         depot.bring(_parcels("x", container=str(number)), {}, [], _now(state_store))
     depot.bring([*_parcels("x", container="17"), *_parcels("x", container="new")], {}, [], _now(state_store))
     kept = {labels.labels["container"] for labels in arrived(state_store)[-6:]}
-    named = state_store.client.hkeys(state.log_labels(SERVER))
+    named = state_store.client.hkeys(state_keys.log_labels(SERVER))
     assert len(named) == 5
     assert {b'{"container":"17"}', b'{"container":"new"}'} <= set(named)
     assert kept >= {"17", "new"}
@@ -277,24 +278,24 @@ def test_a_dead_server_leaves_nothing_behind(drive: Callable[..., Driven], state
     shipping.turn()
     assert set(state_store.client.keys("*")) == KEYS
     two_hours = 2 * 3_600_000
-    assert two_hours - 60_000 < state_store.client.pttl(state.logs(SERVER)) <= two_hours
-    assert two_hours - 60_000 < state_store.client.pttl(state.log_labels(SERVER)) <= two_hours
-    assert DAY < state_store.client.pttl(state.log_offsets(SERVER)) <= 8 * DAY
+    assert two_hours - 60_000 < state_store.client.pttl(state_keys.logs(SERVER)) <= two_hours
+    assert two_hours - 60_000 < state_store.client.pttl(state_keys.log_labels(SERVER)) <= two_hours
+    assert DAY < state_store.client.pttl(state_keys.log_offsets(SERVER)) <= 8 * DAY
     state_store.client.zadd(
-        state.SHIPPING, {"dead": _now(state_store) - 32 * DAY, "away": _now(state_store) - 30 * DAY}
+        state_keys.SHIPPING, {"dead": _now(state_store) - 32 * DAY, "away": _now(state_store) - 30 * DAY}
     )
-    assert servers.forget(state_store.client, _now(state_store)) == 1
-    assert set(state_store.client.zrange(state.SHIPPING, 0, -1)) == {SERVER.encode(), b"away"}
+    assert servers_queries.forget(state_store.client, _now(state_store)) == 1
+    assert set(state_store.client.zrange(state_keys.SHIPPING, 0, -1)) == {SERVER.encode(), b"away"}
 
 
 def test_a_quiet_server_stays_known(drive: Callable[..., Driven], state_store: Store, log: Path) -> None:
     shipping = drive(state_store, log)
     shipping.turn()
-    state_store.client.persist(state.log_offsets(SERVER))
+    state_store.client.persist(state_keys.log_offsets(SERVER))
     shipping.turn(5)
-    assert state_store.client.pttl(state.log_offsets(SERVER)) == -1  # nothing to say, so nothing is said
+    assert state_store.client.pttl(state_keys.log_offsets(SERVER)) == -1  # nothing to say, so nothing is said
     shipping.turn(1, after=700)
-    assert state_store.client.pttl(state.log_offsets(SERVER)) > DAY
+    assert state_store.client.pttl(state_keys.log_offsets(SERVER)) > DAY
 
 
 def test_the_user_that_the_command_prints_is_enough(
@@ -311,19 +312,19 @@ def test_the_user_that_the_command_prints_is_enough(
     gone.unlink()
     one.turn(3, after=4000)
     assert (one.said, other.said) == ([], [])
-    assert state_store.client.hlen(state.log_offsets(SERVER)) > 0
-    assert state_store.client.zscore(state.SHIPPING, SERVER) is None, "it may not list itself"
-    servers.list_new(state_store.client, 0, NOW)
-    assert state_store.client.zscore(state.SHIPPING, SERVER) == NOW
+    assert state_store.client.hlen(state_keys.log_offsets(SERVER)) > 0
+    assert state_store.client.zscore(state_keys.SHIPPING, SERVER) is None, "it may not list itself"
+    servers_queries.list_new(state_store.client, 0, NOW)
+    assert state_store.client.zscore(state_keys.SHIPPING, SERVER) == NOW
     state_store.do("ACL", "DELUSER", monitor_acl.user(SERVER))
 
 
 def test_a_parcel_is_small_enough_for_who_reads_it() -> None:
     some = [(1, b"")] * 60_000
-    parcels = list(packed([((), some)]))
+    parcels = list(pack_entries([((), some)]))
     bodies = [parcel.fields["body"] for parcel in parcels]
     assert len(parcels) > 2
-    assert sum(len(list(lines(body))) for body in bodies if isinstance(body, bytes)) == 60_000
+    assert sum(len(list(unpack_lines(body))) for body in bodies if isinstance(body, bytes)) == 60_000
     assert all(parcel.size < LARGEST for parcel in parcels)
 
 
@@ -341,25 +342,25 @@ class _As:
         self.url = store.url.replace("//", f"//{monitor_acl.user(SERVER)}:SECRET@")
 
 
-class _Between(list[Packed]):
+class _Between(list[PackedStreamEntry]):
     """Parcels that somebody else is quicker than: while they are being written."""
 
-    def __init__(self, parcels: list[Packed], act: Callable[[], None]) -> None:
+    def __init__(self, parcels: list[PackedStreamEntry], act: Callable[[], None]) -> None:
         super().__init__(parcels)
         self._act = act
 
-    def __iter__(self) -> Iterator[Packed]:
+    def __iter__(self) -> Iterator[PackedStreamEntry]:
         act, self._act = self._act, lambda: None
         act()
         return super().__iter__()
 
 
-def _depot(store: Store) -> Depot:
-    return Depot(store.connect(), SERVER, 1 << 20, DAY)
+def _depot(store: Store) -> LogStreamWriter:
+    return LogStreamWriter(store.connect(), SERVER, 1 << 20, DAY)
 
 
-def _parcels(*written: str, **labels: str) -> list[Packed]:
-    return list(packed([(tuple(labels.items()), [(1, text.encode()) for text in written])]))
+def _parcels(*written: str, **labels: str) -> list[PackedStreamEntry]:
+    return list(pack_entries([(tuple(labels.items()), [(1, text.encode()) for text in written])]))
 
 
 def _now(store: Store) -> int:

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from recovery.domain.counts import Flavour, Library, QueueSample
-from recovery.domain.n8n.instances import Ending
-from recovery.domain.refs import QueueRef
-from recovery.domain.surroundings import Change
-from recovery.reads.sightings import Memory
-from recovery.scanners.watching.post import Post
-from recovery.scanners.watching.shutdowns import ASKED_FOR, ShutdownLogs
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.n8n.instances import InstanceEnding
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary, QueueSample
+from recovery.domain.stuck.context import WorkerChange
+from recovery.reads.stuck.observations import QueueObservation
+from recovery.scanners.orphan_watch.n8n_shutdowns import ASKED_FOR, ShutdownLogs
+from recovery.scanners.orphan_watch.queue_state import QueueState
 from tests.shipped import settle, ship
 from tests.stores import Store
 from tests.watch_bench import Make
@@ -21,22 +21,22 @@ from tests.watching import now_ms
 pytestmark = pytest.mark.django_db
 
 N8N = QueueRef("main", "bull:jobs")
-BULL = Flavour(Library.BULL, 4)
+BULL = LibraryVersion(QueueLibrary.BULL, 4)
 GAVE_UP = "2026-11-20 | error | Error: Shutdown timed out after 45 seconds"
 
 
 @pytest.fixture(autouse=True)
 def configured(watch_bench: Make, valkey: Store, monkeypatch: pytest.MonkeyPatch) -> ShutdownLogs:
     one = watch_bench(valkey)
-    monkeypatch.setattr("recovery.reads.shipping.servers", lambda: frozenset({"eu-2"}))
+    monkeypatch.setattr("recovery.logs.shippers.servers", lambda: frozenset({"eu-2"}))
     return ShutdownLogs(one.registry.config)
 
 
-def departed(*left: Change, ref: QueueRef = N8N) -> Post:
-    return Post(ref, QueueSample(ref, BULL), Memory(left=left))
+def departed(*left: WorkerChange, ref: QueueRef = N8N) -> QueueState:
+    return QueueState(ref, QueueSample(ref, BULL), QueueObservation(left=left))
 
 
-def told(logs: ShutdownLogs, *left: Change, now: int | None = None, ref: QueueRef = N8N) -> list[int | None]:
+def told(logs: ShutdownLogs, *left: WorkerChange, now: int | None = None, ref: QueueRef = N8N) -> list[int | None]:
     post = departed(*left, ref=ref)
     logs.explain([post], now or now_ms())
     return [change.gave_up_after for change in post.memory.left]
@@ -47,14 +47,14 @@ def test_a_worker_whose_shutdown_timed_out_is_told_with_its_seconds(
 ) -> None:
     ship(state_store, "eu-2", "Received SIGTERM. Shutting down...", GAVE_UP, "unrelated")
     settle(state_store)
-    assert told(configured, Change("", now_ms(), "eu-2")) == [45]
+    assert told(configured, WorkerChange("", now_ms(), "eu-2")) == [45]
 
 
 def test_a_worker_that_wrote_no_such_line_was_not_asked(configured: ShutdownLogs, state_store: Store) -> None:
     ship(state_store, "eu-2", "Received SIGTERM. Shutting down...", "Shutdown timed out after a while")
     ship(state_store, "eu-9", GAVE_UP)
     settle(state_store)
-    assert told(configured, Change("", now_ms(), "eu-2")) == [None]
+    assert told(configured, WorkerChange("", now_ms(), "eu-2")) == [None]
 
 
 def test_of_two_that_left_one_server_together_one_line_tells_of_neither(
@@ -63,7 +63,9 @@ def test_of_two_that_left_one_server_together_one_line_tells_of_neither(
     ship(state_store, "eu-2", GAVE_UP)
     settle(state_store)
     at = now_ms()
-    assert told(configured, Change("", at, "eu-2", connection="a"), Change("", at, "eu-2", connection="b")) == [
+    assert told(
+        configured, WorkerChange("", at, "eu-2", connection="a"), WorkerChange("", at, "eu-2", connection="b")
+    ) == [
         None,
         None,
     ]
@@ -72,14 +74,14 @@ def test_of_two_that_left_one_server_together_one_line_tells_of_neither(
 @pytest.mark.parametrize(
     "change",
     [
-        Change("", 0, "eu-3"),  # no monitor ships its lines
-        Change("", 0, ""),  # nobody knows where it ran
-        Change("", 0, "eu-2", ending=Ending.STOPPED.value),
-        Change("", -ASKED_FOR, "eu-2"),
-        Change("", -30_000, "eu-2"),  # before that line
+        WorkerChange("", 0, "eu-3"),  # no monitor ships its lines
+        WorkerChange("", 0, ""),  # nobody knows where it ran
+        WorkerChange("", 0, "eu-2", ending=InstanceEnding.STOPPED.value),
+        WorkerChange("", -ASKED_FOR, "eu-2"),
+        WorkerChange("", -30_000, "eu-2"),  # before that line
     ],
 )
-def test_nothing_is_told_of_others(configured: ShutdownLogs, state_store: Store, change: Change) -> None:
+def test_nothing_is_told_of_others(configured: ShutdownLogs, state_store: Store, change: WorkerChange) -> None:
     ship(state_store, "eu-2", GAVE_UP)
     settle(state_store)
     now = now_ms()
@@ -91,9 +93,9 @@ def test_queues_that_are_not_n8ns_and_a_silent_store_are_left_alone(
 ) -> None:
     ship(state_store, "eu-2", GAVE_UP)
     settle(state_store)
-    assert told(configured, Change("", now_ms(), "eu-2"), ref=QueueRef("main", "bull:mail")) == [None]
+    assert told(configured, WorkerChange("", now_ms(), "eu-2"), ref=QueueRef("main", "bull:mail")) == [None]
     state_store.pause()
     try:
-        assert told(configured, Change("", now_ms(), "eu-2")) == [None]
+        assert told(configured, WorkerChange("", now_ms(), "eu-2")) == [None]
     finally:
         state_store.resume()

@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from recovery.actions import audit
-from recovery.backends.sql import health
-from recovery.connections import state
-from recovery.connections.registry import registry
-from recovery.connections.sql import of
-from recovery.domain.mandate import Mandate
-from recovery.domain.refs import QueueRef
-from recovery.domain.scans import Report
+from recovery.actions.audit import audit_log
+from recovery.backends.job_tables import server_uptime
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.scanners.types import ScannerReport
+from recovery.domain.scheduler.leader_token import LeaderToken
 from recovery.errors import BadOrder, NotRecorded, QueueMissing, TimedOut, Unreachable
 from recovery.models import AuditEntry
-from recovery.reads import outages
-from recovery.scanners.deep import startup_sweep
-from recovery.scanners.deep.startup_sweep import READ_ONLY, StartupSweep
+from recovery.reads.queues import outages
+from recovery.scanners.job_tables import startup_sweep
+from recovery.scanners.job_tables.startup_sweep import READ_ONLY, StartupSweep
+from recovery.stores.registry import registry
+from recovery.stores.sql.sql_client import as_sql_client
+from recovery.stores.state import state_keys
 from tests.stores import Store
 from tests.table_bench import JOBS, REF, TABLE, Place, Sqlite, TableBench, configured
 from tests.waiting import until
@@ -41,13 +41,13 @@ class Sweeping:
         self.seconds = 1000.0
         self.holds: tuple[str, ...] = ()
         self.leads = True
-        self.mandate: Mandate | None = Mandate(7, lambda: self.leads)
+        self.mandate: LeaderToken | None = LeaderToken(7, lambda: self.leads)
         self.scanner = StartupSweep(registry(), self.mandate, lambda _: self.holds, clock=lambda: self.seconds)
 
-    def run(self, **how: Any) -> Report:
+    def run(self, **how: Any) -> ScannerReport:
         return self.scanner.run(0, **how)
 
-    def start(self, **how: Any) -> Report:
+    def start(self, **how: Any) -> ScannerReport:
         return self.scanner.start(REF, **how)
 
 
@@ -68,7 +68,7 @@ def make(
 @pytest.fixture
 def old(monkeypatch: pytest.MonkeyPatch) -> None:
     """The database has been up for long; without this it has just started with the tests."""
-    monkeypatch.setattr(health, "uptime", lambda _: None)
+    monkeypatch.setattr(server_uptime, "uptime", lambda _: None)
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_without_an_audit_nothing_is_done(sweeping: Sweeping, monkeypatch: pytes
         raise NotRecorded("the disk is full")
 
     sweeping.bench.orphan(1)
-    monkeypatch.setattr(audit, "write_intent", refuses)
+    monkeypatch.setattr(audit_log, "write_intent", refuses)
     report = sweeping.run()
     assert sweeping.bench.states() == {1: "running"}
     assert any("the disk is full" in fault for fault in report.faults)
@@ -236,7 +236,7 @@ def test_a_database_that_was_away_gives_its_workers_time(sweeping: Sweeping, mon
 
     sweeping.bench.orphan(1)
     with monkeypatch.context() as away:
-        away.setattr(health, "uptime", silent)
+        away.setattr(server_uptime, "uptime", silent)
         report = sweeping.run()
         assert ("no answer" in report.faults[0], report.finds) == (True, ())
     sweeping.seconds += 5
@@ -266,19 +266,19 @@ def test_whoever_leads_next_elsewhere_knows_for_how_long_nobody_had_an_answer(
 ) -> None:
     sweeping.bench.orphan(1)
     sweeping.bench.held(2)
-    state_store.client.set(state.answered("app"), b"1", px=outages.KEEP - ago)
+    state_store.client.set(state_keys.last_answered("app"), b"1", px=outages.KEEP - ago)
     report = sweeping.run()
     assert bool(report.holds) is holds
     assert sweeping.bench.states()[1] == ("running" if holds else "queued")
     if holds:
         assert "have 59 s to renew" in report.holds[0] or "have 1 min to renew" in report.holds[0]
-        state_store.client.pexpire(state.silent("app"), outages.RELEVANT * ago - 60_000)
+        state_store.client.pexpire(state_keys.silence_before("app"), outages.RELEVANT * ago - 60_000)
         assert sweeping.run().acted == 1, "they had their time"
 
 
 def _answers() -> bool:
     try:
-        with of(registry().wire("app")).session() as session:
+        with as_sql_client(registry().wire("app")).session() as session:
             return bool(session.all("SELECT 1"))
     except Unreachable:
         return False
@@ -296,6 +296,6 @@ def test_one_table_that_cannot_be_read_costs_only_itself(make: Callable[..., Swe
 @pytest.mark.parametrize("place", ["postgresql", "mariadb"], indirect=True)
 def test_how_long_a_server_is_up_is_known(make: Callable[..., Sweeping]) -> None:
     make()
-    up = health.uptime(registry().wire("app"))
+    up = server_uptime.uptime(registry().wire("app"))
     assert up is not None
     assert 0 <= up < 3_600_000

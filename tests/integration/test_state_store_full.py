@@ -9,29 +9,33 @@ from pathlib import Path
 
 import pytest
 
-from dashboard import probes
-from dashboard.live import mirror
-from dashboard.live.vigil import _trouble
-from recovery.actions import brakes, runner
-from recovery.connections import clock, faults, state
-from recovery.connections.registry import registry, reset
-from recovery.domain.acting import Act, Options
-from recovery.domain.inbox import Inbox, Tally, Watchdog
-from recovery.domain.jobs import State
-from recovery.domain.mandate import Mandate
-from recovery.domain.policy import Scanner
-from recovery.domain.scans import Scan
-from recovery.domain.verdicts import Kind, Stuck, Verdict
+from dashboard.alerts.no_leader_watch import _trouble
+from dashboard.live import state_cache
+from dashboard.server import probes
+from recovery.actions import runner
+from recovery.actions.safety_limits import auto_retry_limits
+from recovery.domain.actions.types import Action, ActionOptions
+from recovery.domain.jobs import JobState
+from recovery.domain.policies.types import PolicyScanner
+from recovery.domain.scanners.types import ScannerKind
+from recovery.domain.scheduler.leader_token import LeaderToken
+from recovery.domain.stuck.inbox import StalledCheckState, StuckInbox, StuckTally
+from recovery.domain.stuck.types import StuckJob, Verdict, VerdictKind
 from recovery.errors import BadOrder, WritesRefused
 from recovery.models import Lease
-from recovery.reads import inboxes, stuck
-from recovery.reads.blockers import Blockers
-from recovery.reads.brake_rows import STORE
-from recovery.reads.shared import windows
-from recovery.scanners.crew import Crew
-from recovery.scanners.snapshot.collect import Collector
-from recovery.scanners.snapshot.discover import Discoverer
-from recovery.scanners.snapshot.roster import Roster
+from recovery.reads.safety_limits.limit_rows import REDIS_PAUSE
+from recovery.reads.scanners.blockers import ScannerBlockers
+from recovery.reads.stuck import inbox_store
+from recovery.reads.stuck import queries as stuck_queries
+from recovery.scanners.collect.collector import Collector
+from recovery.scanners.discovery.known_queues import KnownQueues
+from recovery.scanners.discovery.scanner import Discoverer
+from recovery.scanners.registry import ScannerRegistry
+from recovery.stores.redis import redis_errors
+from recovery.stores.registry import registry, reset
+from recovery.stores.sql import database_clock
+from recovery.stores.state import state_keys
+from recovery.stores.state.shared_read import windows
 from tests.acting import ADMIN, MAIL, Bench, set_up
 from tests.stores import Store
 from tests.watching import now_ms
@@ -45,9 +49,9 @@ def bench(valkey: Store, state_store: Store, tmp_path: Path, monkeypatch: pytest
         with (tmp_path / "unstall.toml").open("a") as file:
             file.write('\n[thresholds]\nstalled_interval = 1\n[policy]\norphan_watch = { mode = "act" }\n')
         reset()
-        mirror.forget()
+        state_cache.forget_cached()
         yield made
-        mirror.forget()
+        state_cache.forget_cached()
 
 
 @contextmanager
@@ -62,7 +66,7 @@ def full(store: Store) -> Iterator[None]:
 def test_it_is_said_as_that_and_not_as_a_scheduler_that_does_not_run(bench: Bench, state_store: Store) -> None:
     bench.look()
     with full(state_store):
-        health = mirror.health()
+        health = state_cache.health()
         assert "The state store refuses writes: it is full (maxmemory)" in health.refuses
         assert health.error == ""
         assert health.scheduler_alive is None
@@ -70,26 +74,26 @@ def test_it_is_said_as_that_and_not_as_a_scheduler_that_does_not_run(bench: Benc
         assert replace(health, stale=True).reason == health.refuses
         status, told = probes._ready("", health)
         assert (status, told["degraded"]) == (200, ["state store: takes no writes"])
-    mirror.forget()
-    assert mirror.health().refuses == ""
+    state_cache.forget_cached()
+    assert state_cache.health().refuses == ""
 
 
 def test_the_orphan_watch_goes_on(bench: Bench, state_store: Store) -> None:
-    roster = Roster()
+    roster = KnownQueues()
     Discoverer(registry(), roster, remembers=False).run(now_ms())
     collector = Collector(registry(), roster)
-    crew = Crew(registry(), lambda: collector.newest, Mandate(1, lambda: True))
+    crew = ScannerRegistry(registry(), lambda: collector.newest, LeaderToken(1, lambda: True))
     try:
         collector.run(now_ms())
-        crew.run_of(Scan.ORPHAN_WATCH)(now_ms())
-        brakes.release(ADMIN, STORE.name, "main", "", "", "the store was started for this test")
+        crew.run_of(ScannerKind.ORPHAN_WATCH)(now_ms())
+        auto_retry_limits.release(ADMIN, REDIS_PAUSE.name, "main", "", "", "the store was started for this test")
         bench.orphan("1")
         with full(state_store):
             with pytest.raises(WritesRefused):
                 collector.run(now_ms())
-            report = crew.run_of(Scan.ORPHAN_WATCH)(now_ms())
+            report = crew.run_of(ScannerKind.ORPHAN_WATCH)(now_ms())
         assert report is not None
-        assert (report.acted, bench.ids(State.WAITING)) == (1, ["1"])
+        assert (report.acted, bench.ids(JobState.WAITING)) == (1, ["1"])
         assert any("refuses writes" in fault for fault in report.faults)
     finally:
         collector.close()
@@ -104,8 +108,8 @@ def leads(*, is_over: bool = False) -> None:
 def predicted() -> list[str]:
     """What keeps the orphan-watch from acting, each as the end of a sentence; and what the newest inbox says."""
     windows.forget()
-    found = [one.clause for one in Blockers(registry(), now_ms()).of(Scan.ORPHAN_WATCH, MAIL)]
-    inbox = stuck.newest()
+    found = [one.clause for one in ScannerBlockers(registry(), now_ms()).of(ScannerKind.ORPHAN_WATCH, MAIL)]
+    inbox = stuck_queries.newest_inbox()
     assert inbox is not None
     return [*found, inbox.rows[0].verdict.fate]
 
@@ -115,32 +119,36 @@ def test_who_leads_while_it_is_full_is_known_from_the_lease(
 ) -> None:
     """The sign of who leads ends while it cannot be written. What is predicted is what happens: recovery goes on."""
     soon = "Orphan-watch requeues it within 5 s."
-    row = Stuck(MAIL.job("1"), "mail", Verdict(Kind.ABANDONED, fate=soon, until=5, rescuer=Scanner.ORPHAN_WATCH), 1)
-    inboxes.publish(state_store.client, Inbox(1, (row,), (Tally(MAIL, watchdog=Watchdog(is_dead=True)),)))
+    row = StuckJob(
+        MAIL.job("1"), "mail", Verdict(VerdictKind.ABANDONED, fate=soon, until=5, rescuer=PolicyScanner.ORPHAN_WATCH), 1
+    )
+    inbox_store.publish(
+        state_store.client, StuckInbox(1, (row,), (StuckTally(MAIL, watchdog=StalledCheckState(is_dead=True)),))
+    )
     never = "Never recovered in the current state. Orphan-watch is enabled, but {}."
     leads()
     with full(state_store):
         assert predicted() == [soon]
         leads(is_over=True)
         assert predicted() == ["no scheduler leads", never.format("no scheduler leads")]
-        monkeypatch.setattr(clock, "CLOCK", {"sqlite": "no_such_column"})
+        monkeypatch.setattr(database_clock, "CLOCK", {"sqlite": "no_such_column"})
         unknown = "the leader is unknown"
         assert predicted() == [unknown, never.format(unknown)]
 
 
 def test_what_could_not_be_undone_asks_before(bench: Bench, state_store: Store) -> None:
     bench.failed("1")
-    order = bench.order(Act.REMOVE, "1")
+    order = bench.order(Action.REMOVE, "1")
     assert not runner.preview(order).needs_name
     with full(state_store):
         preview = runner.preview(order)
         assert (preview.needs_name, "cannot be undone" in preview.risk) == (True, True)
         with pytest.raises(BadOrder, match="Nothing was changed"):
             runner.insist_on_undo(order)
-        runner.insist_on_undo(replace(order, options=Options(force=True)))
+        runner.insist_on_undo(replace(order, options=ActionOptions(force=True)))
     runner.insist_on_undo(order)
 
 
 def test_a_refusal_has_its_kind(state_store: Store) -> None:
-    with full(state_store), pytest.raises(WritesRefused, match="it is full"), faults.guarded(state_store.client):
-        state_store.client.set(state.PROBE, b"1")
+    with full(state_store), pytest.raises(WritesRefused, match="it is full"), redis_errors.guarded(state_store.client):
+        state_store.client.set(state_keys.PROBE, b"1")

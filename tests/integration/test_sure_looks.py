@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from recovery.backends.base import Command
-from recovery.backends.shared import actives
-from recovery.backends.shared.actives import WINDOW, Suspect, Window
-from recovery.domain.refs import QueueRef
+from recovery.backends.redis_common import active_jobs
+from recovery.backends.redis_common.active_jobs import WINDOW, ActiveSuspect, ActiveWindow
+from recovery.domain.identifiers import QueueRef
 from tests.pipe import Pipe
 from tests.stores import Store
 from tests.watch_bench import active
@@ -35,7 +35,9 @@ class Interrupted:
 
 
 def look(store: Store, *, behind: bytes = b"", number: int = 0, act: Callable[[], object] = lambda: None) -> Any:
-    (sight,) = actives.sights(Interrupted(store, behind, number, act), [Suspect(b"1", Window(REF))])
+    (sight,) = active_jobs.read_consistently(
+        Interrupted(store, behind, number, act), [ActiveSuspect(b"1", ActiveWindow(REF))]
+    )
     return sight
 
 
@@ -73,9 +75,9 @@ def test_a_job_that_left_the_list_is_not_seen(valkey: Store) -> None:
 
 def test_a_job_is_found_though_its_window_has_moved(valkey: Store) -> None:
     active(valkey, REF.base, *map(str, range(WINDOW + 10)))
-    suspect = Suspect(str(WINDOW + 5).encode(), Window(REF, WINDOW))
+    suspect = ActiveSuspect(str(WINDOW + 5).encode(), ActiveWindow(REF, WINDOW))
     valkey.client.rpop(f"{REF.base}:active", 200)
-    (sight,) = actives.sights(Pipe(valkey.client), [suspect])
+    (sight,) = active_jobs.read_consistently(Pipe(valkey.client), [suspect])
     assert sight is not None
     assert sight.is_sure
 
@@ -83,7 +85,7 @@ def test_a_job_is_found_though_its_window_has_moved(valkey: Store) -> None:
 def test_a_name_that_no_library_wrote_is_not_fetched(valkey: Store) -> None:
     active(valkey, REF.base, "1", pb="x" * 100_000)
     pipe = Pipe(valkey.client)
-    (sight,) = actives.sights(pipe, [Suspect(b"1", Window(REF))])
+    (sight,) = active_jobs.read_consistently(pipe, [ActiveSuspect(b"1", ActiveWindow(REF))])
     assert sight is not None
     assert sight.row.worker == ""
     assert pipe.weight < 1_000
@@ -91,7 +93,7 @@ def test_a_name_that_no_library_wrote_is_not_fetched(valkey: Store) -> None:
 
 def test_positions_lead_to_the_windows_jobs_stand_in(valkey: Store) -> None:
     active(valkey, REF.base, *map(str, range(2_500)))
-    found = actives.position(Pipe(valkey.client), REF, ["0", "999", "1000", "2400", "nobody"])
+    found = active_jobs.position(Pipe(valkey.client), REF, ["0", "999", "1000", "2400", "nobody"])
     assert [(suspect.id, suspect.window.start) for suspect in found] == [
         (b"0", 0),
         (b"999", 0),

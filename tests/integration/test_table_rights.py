@@ -8,12 +8,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from recovery.backends.sql import rights as sql_rights
-from recovery.connections import registry
-from recovery.domain.refs import QueueRef
-from recovery.domain.verdicts import Kind
-from recovery.reads import refusals
-from recovery.scanners.acting.rights import Rights
+from recovery.backends.job_tables import permissions as sql_rights
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.stuck.types import VerdictKind
+from recovery.reads.scanners import rights_refusals
+from recovery.scanners.runtime.store_rights import StoreRightsCheck
+from recovery.stores import registry
 from tests.stores import Store
 from tests.table_bench import JOBS, REF, TABLE, Place, Postgresql, TableBench, configured
 from tests.watching import now_ms
@@ -63,7 +63,7 @@ def serve(
 
 def asked(bench: TableBench) -> TableBench:
     snapshot = bench.collect()
-    Rights(registry.registry(), lambda: snapshot).run(now_ms())
+    StoreRightsCheck(registry.registry(), lambda: snapshot).run(now_ms())
     bench.forget()
     return bench
 
@@ -72,7 +72,7 @@ def test_a_user_who_may_write_lacks_nothing(place: Place, serve: Callable[[Place
     place.run(JOBS)
     bench = serve(place)
     bench.held(1)
-    assert sql_rights.lacking(registry.registry().wire("app"), REF) == ""
+    assert sql_rights.missing_permissions(registry.registry().wire("app"), REF) == ""
     assert bench.states() == {1: "running"}
 
 
@@ -82,10 +82,10 @@ def test_the_sweep_of_a_table_that_may_only_be_read_is_not_promised(
     bench = serve(reader)
     bench.orphan(1)
     inbox = asked(bench).watch()
-    assert [line.verdict.kind for line in inbox.rows] == [Kind.ABANDONED]
+    assert [line.verdict.kind for line in inbox.rows] == [VerdictKind.ABANDONED]
     assert inbox.rows[0].verdict.fate.endswith("Startup-sweep is enabled, but the user of app lacks write permission.")
     assert inbox.people == 1
-    assert "permission denied for table jobs" in refusals.words(REF, refusals.newest()["app/jobs"])
+    assert "permission denied for table jobs" in rights_refusals.words(REF, rights_refusals.newest()["app/jobs"])
 
 
 def test_one_table_that_may_be_changed_is_swept_beside_one_that_may_not(
@@ -93,15 +93,15 @@ def test_one_table_that_may_be_changed_is_swept_beside_one_that_may_not(
 ) -> None:
     reader.run("GRANT UPDATE ON other TO reader")
     asked(serve(reader))
-    found = refusals.newest()
-    assert refusals.of(REF, found)
-    assert refusals.of(OTHER, found) is None
+    found = rights_refusals.newest()
+    assert rights_refusals.refusal_of_queue(REF, found)
+    assert rights_refusals.refusal_of_queue(OTHER, found) is None
 
 
 def test_a_right_to_some_columns_is_not_enough(reader: Reader, serve: Callable[[Place], TableBench]) -> None:
     reader.run("GRANT UPDATE (state, attempts) ON jobs TO reader")
     serve(reader)
-    assert "permission denied" in sql_rights.lacking(registry.registry().wire("app"), REF)
+    assert "permission denied" in sql_rights.missing_permissions(registry.registry().wire("app"), REF)
 
 
 def test_a_server_that_takes_no_writes_is_like_a_user_without_rights(
@@ -110,7 +110,7 @@ def test_a_server_that_takes_no_writes_is_like_a_user_without_rights(
     reader.run("GRANT UPDATE ON jobs TO reader")
     reader.run("ALTER ROLE reader SET default_transaction_read_only = on")
     serve(reader)
-    assert "read-only transaction" in sql_rights.lacking(registry.registry().wire("app"), REF)
+    assert "read-only transaction" in sql_rights.missing_permissions(registry.registry().wire("app"), REF)
 
 
 def test_triggers_of_the_table_are_not_fired(postgresql: Postgresql, serve: Callable[[Place], TableBench]) -> None:
@@ -120,14 +120,14 @@ def test_triggers_of_the_table_are_not_fired(postgresql: Postgresql, serve: Call
     )
     postgresql.run("CREATE TRIGGER all_updates BEFORE UPDATE ON jobs FOR EACH STATEMENT EXECUTE FUNCTION refuse()")
     serve(postgresql)
-    assert sql_rights.lacking(registry.registry().wire("app"), REF) == ""
+    assert sql_rights.missing_permissions(registry.registry().wire("app"), REF) == ""
     with psycopg.connect(postgresql.url) as connection, pytest.raises(psycopg.errors.RaiseException):
         connection.execute("UPDATE jobs SET state = state WHERE 1 = 0")
 
 
 def test_what_is_granted_later_is_promised_again(reader: Reader, serve: Callable[[Place], TableBench]) -> None:
     bench = asked(serve(reader))
-    assert {"app/jobs", "app/other"} <= refusals.newest().keys()
+    assert {"app/jobs", "app/other"} <= rights_refusals.newest().keys()
     reader.run("GRANT UPDATE ON jobs TO reader")
     asked(bench)
-    assert refusals.newest().keys() == {"app/other"}
+    assert rights_refusals.newest().keys() == {"app/other"}

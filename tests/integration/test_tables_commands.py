@@ -95,11 +95,11 @@ def test_what_does_not_fit_rows_is_refused_with_the_reason(bench: TableBench) ->
 
 
 def test_the_doctor_reads_every_table(bench: TableBench) -> None:
-    from recovery.management import checkup
+    from recovery.management.doctor import runner as doctor_runner
 
     bench.add(1)
-    said = {finding.about: finding for finding in checkup.examine()}
+    said = {finding.about: finding for finding in doctor_runner.examine()}
     assert "1 waiting" in said["table app/jobs"].says
     bench.place.run("ALTER TABLE jobs RENAME COLUMN owner TO who")
-    says = " ".join(finding.says for finding in checkup.examine() if finding.about == "table app/jobs")
+    says = " ".join(finding.says for finding in doctor_runner.examine() if finding.about == "table app/jobs")
     assert "no column owner" in says

@@ -12,20 +12,23 @@ import psycopg
 import pytest
 
 from recovery.actions import runner
-from recovery.connections import registry, state
-from recovery.domain.acting import Act, Outcome
-from recovery.domain.counts import Library, QueueSample, Snapshot
-from recovery.domain.policy import Scanner
-from recovery.domain.refs import QueueRef
-from recovery.domain.series import MINUTE
-from recovery.domain.verdicts import Kind
+from recovery.domain.actions.types import Action, Outcome
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.policies.types import PolicyScanner
+from recovery.domain.queues.time_series import MINUTE
+from recovery.domain.queues.types import QueueLibrary, QueueSample, Snapshot
+from recovery.domain.stuck.types import VerdictKind
 from recovery.models import Incident, ScannerPause
-from recovery.reads import history, inboxes, incidents, snapshots, stuck
+from recovery.reads.queues import history, snapshot_store
+from recovery.reads.stuck import inbox_store, incidents
+from recovery.reads.stuck import queries as stuck_queries
+from recovery.scanners.collect.collector import Collector
+from recovery.scanners.collect.recorder import HistoryRecorder
+from recovery.scanners.discovery.known_queues import KnownQueues
+from recovery.scanners.orphan_watch.scanner import OrphanWatch
 from recovery.scanners.prune import Pruner
-from recovery.scanners.snapshot.collect import Collector
-from recovery.scanners.snapshot.record import Recorder
-from recovery.scanners.snapshot.roster import Roster
-from recovery.scanners.watching.orphan_watch import OrphanWatch
+from recovery.stores import registry
+from recovery.stores.state import state_keys
 from tests.stores import Store
 from tests.table_bench import JOBS, REF, TABLE, Place, Sqlite, TableBench, configured
 from tests.waiting import until
@@ -75,7 +78,7 @@ def test_a_table_is_a_queue_of_the_snapshot(bench: TableBench) -> None:
     bench.add(8, 9, state="done")
     bench.add(10, state="archived")
     found = sample(bench)
-    assert (found.ref, found.flavour.library, found.error) == (REF, Library.TABLE, "")
+    assert (found.ref, found.flavour.library, found.error) == (REF, QueueLibrary.TABLE, "")
     counts = found.counts
     assert (counts.waiting, counts.active, counts.completed, counts.failed, counts.delayed) == (3, 3, 2, 1, 0)
     assert found.workers == 2
@@ -93,7 +96,7 @@ def test_a_table_without_rows_has_none_and_nobody_says_that_no_worker_is_there(b
 def test_the_snapshot_survives_its_way_through_the_state_store(bench: TableBench, state_store: Store) -> None:
     bench.held(1)
     taken = bench.collect()
-    assert snapshots.fetch(state_store.client) == taken
+    assert snapshot_store.fetch(state_store.client) == taken
 
 
 def test_a_table_that_is_missing_costs_only_itself(serve_table: Callable[..., TableBench], valkey: Store) -> None:
@@ -108,7 +111,7 @@ def test_a_table_that_is_missing_costs_only_itself(serve_table: Callable[..., Ta
 
 def test_a_table_that_goes_away_keeps_its_last_numbers_marked(bench: TableBench, place: Place) -> None:
     bench.add(1)
-    collector = Collector(registry.registry(), Roster())
+    collector = Collector(registry.registry(), KnownQueues())
     try:
         collector.look(now_ms())
         place.run("DROP TABLE jobs")
@@ -120,7 +123,7 @@ def test_a_table_that_goes_away_keeps_its_last_numbers_marked(bench: TableBench,
 
 def test_a_database_that_is_away_is_told_with_its_last_numbers(bench: TableBench, place: Place) -> None:
     bench.add(1)
-    collector = Collector(registry.registry(), Roster())
+    collector = Collector(registry.registry(), KnownQueues())
     try:
         collector.look(now_ms())
         with _gone(place):
@@ -162,7 +165,7 @@ def test_a_table_that_somebody_locks_is_silent_alone_unless_it_is_the_only_one(
 ) -> None:
     place.run(JOBS.replace("TABLE jobs", "TABLE other"))
     serve_table("" if is_alone else TABLE.replace('table = "jobs"', 'table = "other"'), timeout=0.3)
-    collector = Collector(registry.registry(), Roster())
+    collector = Collector(registry.registry(), KnownQueues())
     with psycopg.connect(place.url) as locking:
         locking.execute("LOCK TABLE jobs IN ACCESS EXCLUSIVE MODE")
         try:
@@ -182,14 +185,14 @@ def _seen(collector: Collector, *, is_alone: bool) -> Snapshot | None:
 
 def test_what_was_recorded_of_a_database_is_not_pruned(bench: TableBench, state_store: Store) -> None:
     for ref in (REF, QueueRef("gone", "jobs")):
-        state_store.client.set(state.history(ref, "m"), b"x")
+        state_store.client.set(state_keys.history(ref, "m"), b"x")
     Pruner(registry.registry()).run(now_ms())
-    assert state_store.client.keys("*") == [state.history(REF, "m")]
+    assert state_store.client.keys("*") == [state_keys.history(REF, "m")]
 
 
 def test_what_ended_in_a_minute_is_recorded_and_shown_as_a_rate(bench: TableBench) -> None:
     bench.add(1, state="done")
-    recorder = Recorder(registry.registry(), lambda: newest[-1])
+    recorder = HistoryRecorder(registry.registry(), lambda: newest[-1])
     newest = [bench.collect()]
     minute = now_ms() // MINUTE * MINUTE
     for turn in (1, 2):
@@ -213,18 +216,21 @@ def test_lost_rows_are_in_the_inbox_and_those_that_are_held_are_not(bench: Table
     bench.held(1, owner="w1")
     bench.orphan(2, 3, owner="w2")
     inbox = bench.watch()
-    assert [(line.job.id, line.verdict.kind) for line in inbox.rows] == [("2", Kind.ORPHAN), ("3", Kind.ORPHAN)]
+    assert [(line.job.id, line.verdict.kind) for line in inbox.rows] == [
+        ("2", VerdictKind.ORPHAN),
+        ("3", VerdictKind.ORPHAN),
+    ]
     (tally,) = inbox.queues
     assert (tally.looked, tally.stuck, tally.people) == (3, 2, 0)
     assert tally.watchdog.is_dead is False
-    assert inboxes.fetch(state_store.client) == inbox
+    assert inbox_store.fetch(state_store.client) == inbox
 
 
 def test_where_no_scanner_sweeps_lost_rows_need_a_person(serve_table: Callable[..., TableBench]) -> None:
     bench = serve_table('[policy.startup_sweep]\nmode = "observe"\n')
     bench.orphan(1)
     inbox = bench.watch()
-    assert [(line.verdict.kind, line.verdict.until) for line in inbox.rows] == [(Kind.ABANDONED, None)]
+    assert [(line.verdict.kind, line.verdict.until) for line in inbox.rows] == [(VerdictKind.ABANDONED, None)]
     assert inbox.people == 1
 
 
@@ -232,7 +238,7 @@ def test_a_sweep_that_somebody_stopped_rescues_nobody(bench: TableBench) -> None
     bench.orphan(1)
     ScannerPause.objects.create(scanner="startup-sweep", by="ada", at=now_ms())
     inbox = bench.watch()
-    assert [line.verdict.kind for line in inbox.rows] == [Kind.ABANDONED]
+    assert [line.verdict.kind for line in inbox.rows] == [VerdictKind.ABANDONED]
     assert inbox.rows[0].verdict.fate.endswith("Startup-sweep is enabled, but it is paused.")
 
 
@@ -240,7 +246,7 @@ def test_where_a_sweep_comes_it_is_named_with_its_time(bench: TableBench) -> Non
     bench.orphan(1)
     inbox = bench.watch()
     ((line,), (tally,)) = inbox.rows, inbox.queues
-    assert (line.verdict.rescuer, line.verdict.needs_a_person) == (Scanner.STARTUP_SWEEP, False)
+    assert (line.verdict.rescuer, line.verdict.needs_a_person) == (PolicyScanner.STARTUP_SWEEP, False)
     assert line.verdict.until == inbox.checked_at + 63_000
     assert (tally.outlook.promised, tally.outlook.until) == (1, line.verdict.until)
 
@@ -249,16 +255,16 @@ def test_without_a_leader_nobody_sweeps_and_that_is_said(bench: TableBench, stat
     bench.orphan(1)
     bench.is_led = False
     (line,) = bench.watch().rows
-    assert (line.verdict.kind, line.verdict.until) == (Kind.ABANDONED, None)
+    assert (line.verdict.kind, line.verdict.until) == (VerdictKind.ABANDONED, None)
     assert line.verdict.fate.endswith("Startup-sweep is enabled, but no scheduler leads.")
 
 
 def test_what_a_sweep_was_to_do_is_taken_back_when_nobody_leads_any_more(bench: TableBench, state_store: Store) -> None:
     bench.orphan(1)
     assert bench.watch().people == 0
-    state_store.client.delete(state.SCHEDULER)
+    state_store.client.delete(state_keys.SCHEDULER)
     bench.forget()
-    inbox = stuck.newest()
+    inbox = stuck_queries.newest_inbox()
     assert inbox is not None
     assert inbox.people == 1
     assert (inbox.rows[0].verdict.until, inbox.rows[0].verdict.needs_a_person) == (None, True)
@@ -278,7 +284,7 @@ def test_a_database_that_may_only_be_read_is_swept_by_nobody(
         bench = TableBench(place, state_store)
         bench.orphan(1)
         (line,) = bench.watch().rows
-    assert (line.verdict.kind, line.verdict.needs_a_person) == (Kind.ABANDONED, True)
+    assert (line.verdict.kind, line.verdict.needs_a_person) == (VerdictKind.ABANDONED, True)
     assert line.verdict.fate.endswith("Startup-sweep is enabled, but app is configured to be read only.")
 
 
@@ -303,7 +309,7 @@ def test_of_a_database_that_went_away_nothing_is_promised(bench: TableBench, pla
 def test_a_row_beyond_the_limit_of_its_queue_is_overdue(serve_table: Callable[..., TableBench]) -> None:
     bench = serve_table('[[queues]]\nname = "app/jobs"\noverdue_after = 30\n')
     bench.held(1)
-    assert [line.verdict.kind for line in bench.watch().rows] == [Kind.OVERDUE]
+    assert [line.verdict.kind for line in bench.watch().rows] == [VerdictKind.OVERDUE]
 
 
 def test_bad_data_of_a_lost_row_is_told(serve_table: Callable[..., TableBench], tmp_path: Path) -> None:
@@ -311,8 +317,8 @@ def test_bad_data_of_a_lost_row_is_told(serve_table: Callable[..., TableBench], 
     bench = serve_table('[[queues]]\nname = "app/jobs"\nschema = "schema.json"\n')
     bench.orphan(1)
     (line,) = bench.watch().rows
-    assert (line.verdict.kind, line.verdict.of_lock) == (Kind.MALFORMED, Kind.ORPHAN)
-    (result,) = runner.perform(bench.order(Act.REQUEUE, 1))
+    assert (line.verdict.kind, line.verdict.of_lock) == (VerdictKind.MALFORMED, VerdictKind.ORPHAN)
+    (result,) = runner.perform(bench.order(Action.REQUEUE, 1))
     assert (result.outcome, "needs force" in result.why) == (Outcome.REFUSED, True)
 
 
@@ -335,11 +341,11 @@ def test_a_lost_row_is_one_incident_until_it_is_put_right(bench: TableBench) -> 
     look = watching(bench)
     look(1)
     look(1)
-    (found,) = incidents.of_job(REF.job("1"))
+    (found,) = incidents.incidents_of_job(REF.job("1"))
     assert (found.kind, found.holder, found.closed_at, bool(found.proven_at)) == ("orphan", "w1", None, True)
-    (result,) = runner.perform(bench.order(Act.REQUEUE, 1))
+    (result,) = runner.perform(bench.order(Action.REQUEUE, 1))
     look(0)
-    (found,) = incidents.of_job(REF.job("1"))
+    (found,) = incidents.incidents_of_job(REF.job("1"))
     assert (found.resolved_by, found.audit) == ("operator", result.audit)
 
 
@@ -362,7 +368,7 @@ def test_whoever_put_it_right_is_told(bench: TableBench, place: Place, change: s
     look(1)
     place.run(change)
     look(0)
-    (found,) = incidents.of_job(REF.job("1"))
+    (found,) = incidents.incidents_of_job(REF.job("1"))
     assert found.closed_at
     assert found.resolved_by == by
 
@@ -377,14 +383,14 @@ def test_a_third_incident_quarantines_what_only_a_person_touches(bench: TableBen
         place.run("UPDATE jobs SET state = 'running'")
     look(1)
     assert Incident.objects.count() == 3
-    (result,) = runner.perform(bench.order(Act.REQUEUE, 1))
+    (result,) = runner.perform(bench.order(Action.REQUEUE, 1))
     assert (result.outcome, "needs force" in result.why) == (Outcome.REFUSED, True)
-    (result,) = runner.perform(bench.order(Act.REQUEUE, 1, force=True))
+    (result,) = runner.perform(bench.order(Action.REQUEUE, 1, force=True))
     assert result.outcome is Outcome.DONE
 
 
 def test_a_row_is_lost_until_its_hook_has_heard_of_it(serve_table: Callable[..., TableBench], place: Place) -> None:
-    from recovery.scanners.following.hooks import Hooks
+    from recovery.hooks.dispatcher import HookDispatcher
 
     place.run("CREATE TABLE imports (id INTEGER PRIMARY KEY, stage VARCHAR(20))")
     place.run("INSERT INTO imports VALUES (1, 'importing')")
@@ -394,7 +400,7 @@ def test_a_row_is_lost_until_its_hook_has_heard_of_it(serve_table: Callable[...,
     )
     bench.orphan(1)
     bench.watch()
-    assert Hooks(registry.registry()).run(now_ms()) == 1
+    assert HookDispatcher(registry.registry()).run(now_ms()) == 1
     assert place.run("SELECT stage FROM imports") == [("pending",)]
 
 
@@ -407,9 +413,9 @@ def test_a_deployment_in_redis_beside_it_is_watched_as_ever(
     bullmq(valkey.client, "bull:mail")
     add(valkey.client, "bull:mail", "1")
     bench.orphan(1)
-    from recovery.scanners.snapshot.discover import Discoverer
+    from recovery.scanners.discovery.scanner import Discoverer
 
-    roster = Roster()
+    roster = KnownQueues()
     Discoverer(registry.registry(), roster, remembers=False).run(now_ms())
     collector = Collector(registry.registry(), roster)
     try:

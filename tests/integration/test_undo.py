@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from recovery.actions import keep, runner
-from recovery.connections import state
-from recovery.domain.acting import Act, Kept, Outcome
-from recovery.domain.jobs import State
-from recovery.domain.refs import text
+from recovery.actions import runner, undo_store
+from recovery.domain.actions.types import Action, Outcome, UndoCopy
+from recovery.domain.identifiers import decode_name
+from recovery.domain.jobs import JobState
 from recovery.errors import BadOrder, Forbidden, Missing
-from recovery.reads import audit as book
+from recovery.reads.audit import queries as book
+from recovery.stores.state import state_keys
 from tests.acting import ADMIN, MAIL, OPERATOR, VIEWER, Bench
 from tests.watching import now_ms
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 
 def remove(bench: Bench, *ids: str) -> int:
     """The number of the intent."""
-    results = runner.perform(bench.order(Act.REMOVE, *ids))
+    results = runner.perform(bench.order(Action.REMOVE, *ids))
     assert [result.outcome for result in results] == [Outcome.DONE] * len(ids)
     assert all(result.can_restore for result in results)
     return (results[0].audit or 0) - 1
@@ -37,8 +37,8 @@ def test_a_removed_job_comes_back_to_its_place(bench: Bench) -> None:
     bench.client.rpush("bull:mail:2:logs", "a line")
     before = queue(bench)
     number = remove(bench, "2")
-    assert bench.ids(State.FAILED) == ["1", "3"]
-    assert keep.counts([number, 99]) == {number: 1}
+    assert bench.ids(JobState.FAILED) == ["1", "3"]
+    assert undo_store.counts([number, 99]) == {number: 1}
     (result,) = runner.restore(number, OPERATOR, "the wrong one")
     assert (result.job, result.outcome) == ("2", Outcome.DONE)
     assert queue(bench) == before
@@ -52,7 +52,7 @@ def test_neighbours_that_went_together_come_back_in_their_order(bench: Bench) ->
     before = queue(bench)
     number = remove(bench, "2", "3")
     runner.restore(number, ADMIN, "the wrong ones")
-    assert bench.ids(State.WAITING) == ["4", "3", "2", "1"]
+    assert bench.ids(JobState.WAITING) == ["4", "3", "2", "1"]
     assert queue(bench)[b"bull:mail:wait"] == before[b"bull:mail:wait"]
 
 
@@ -68,8 +68,8 @@ def test_one_of_several_can_be_restored(bench: Bench) -> None:
     bench.failed("1", "2")
     number = remove(bench, "1", "2")
     runner.restore(number, OPERATOR, "this one", ("2",))
-    assert bench.ids(State.FAILED) == ["2"]
-    assert keep.counts([number]) == {number: 1}
+    assert bench.ids(JobState.FAILED) == ["2"]
+    assert undo_store.counts([number]) == {number: 1}
 
 
 def test_an_id_that_is_in_use_again_is_refused(bench: Bench) -> None:
@@ -78,7 +78,7 @@ def test_an_id_that_is_in_use_again_is_refused(bench: Bench) -> None:
     bench.waiting("1")
     (result,) = runner.restore(number, ADMIN, "the wrong one")
     assert result.outcome is Outcome.REFUSED
-    assert keep.counts([number]) == {number: 1}
+    assert undo_store.counts([number]) == {number: 1}
 
 
 def test_who_may_not_act_may_not_restore(bench: Bench) -> None:
@@ -94,7 +94,7 @@ def test_who_may_not_act_may_not_restore(bench: Bench) -> None:
 
 def test_an_entry_that_took_nothing_away_restores_nothing(bench: Bench) -> None:
     bench.orphan("1")
-    runner.perform(bench.order(Act.REQUEUE, "1"))
+    runner.perform(bench.order(Action.REQUEUE, "1"))
     with pytest.raises(Missing):
         runner.restore(1, ADMIN, "undo it")
 
@@ -102,9 +102,9 @@ def test_an_entry_that_took_nothing_away_restores_nothing(bench: Bench) -> None:
 def test_a_drain_is_undone(bench: Bench) -> None:
     bench.waiting("1", "2", "3")
     before = queue(bench)
-    (result,) = runner.perform(bench.order(Act.DRAIN))
-    assert (result.outcome, result.can_restore, bench.ids(State.WAITING)) == (Outcome.DONE, True, [])
-    assert [line.number for line in book.of_job(bench.ref.job("2"))] == [1]
+    (result,) = runner.perform(bench.order(Action.DRAIN))
+    assert (result.outcome, result.can_restore, bench.ids(JobState.WAITING)) == (Outcome.DONE, True, [])
+    assert [line.number for line in book.actions_on_job(bench.ref.job("2"))] == [1]
     runner.restore(1, ADMIN, "the wrong queue")
     assert queue(bench)[b"bull:mail:wait"] == before[b"bull:mail:wait"]
 
@@ -112,9 +112,9 @@ def test_a_drain_is_undone(bench: Bench) -> None:
 def test_a_clean_takes_what_is_old_enough(bench: Bench) -> None:
     bench.failed("old", at=now_ms() - 3_600_000)
     bench.failed("new")
-    order = bench.order(Act.CLEAN, state=State.FAILED, older_than=600_000)
+    order = bench.order(Action.CLEAN, state=JobState.FAILED, older_than=600_000)
     (result,) = runner.perform(order)
-    assert (result.outcome, bench.ids(State.FAILED)) == (Outcome.DONE, ["new"])
+    assert (result.outcome, bench.ids(JobState.FAILED)) == (Outcome.DONE, ["new"])
     assert [fate.id for fate in book.entry(1).jobs] == ["", "old"]
     (again,) = runner.perform(order)
     assert again.outcome is Outcome.UNCHANGED
@@ -122,13 +122,13 @@ def test_a_clean_takes_what_is_old_enough(bench: Bench) -> None:
 
 def test_a_clean_of_so_many_takes_no_more(bench: Bench) -> None:
     bench.failed(*(str(number) for number in range(7)))
-    runner.perform(bench.order(Act.CLEAN, state=State.FAILED, limit=3))
-    assert len(bench.ids(State.FAILED)) == 4
+    runner.perform(bench.order(Action.CLEAN, state=JobState.FAILED, limit=3))
+    assert len(bench.ids(JobState.FAILED)) == 4
 
 
 def test_without_a_state_store_it_is_said_that_there_is_no_way_back(bench: Bench) -> None:
     bench.failed("1")
-    order = bench.order(Act.REMOVE, "1")
+    order = bench.order(Action.REMOVE, "1")
     bench.state.stop()
     try:
         preview = runner.preview(order)
@@ -142,31 +142,36 @@ def test_without_a_state_store_it_is_said_that_there_is_no_way_back(bench: Bench
     assert "state store" in book.entry(1).undo
 
 
-def job(id: str, size: int = 1000) -> Kept:
-    return Kept(id, State.FAILED, (("", b"\x00" * size),), "1.5", "", size)
+def job(id: str, size: int = 1000) -> UndoCopy:
+    return UndoCopy(id, JobState.FAILED, (("", b"\x00" * size),), "1.5", "", size)
 
 
 def test_what_is_kept_reads_as_it_was_written() -> None:
-    odd = Kept(text(b"\xff:1"), State.WAITING, (("", b"\xfe\x00"), (":logs", b"")), "", text(b"\xfd"), 2)
-    packed = keep.pack(9, MAIL, odd, 7)
-    assert keep.unpack(9, MAIL, odd.id, packed, keep.digest(packed)) == (7, odd)
+    odd = UndoCopy(
+        decode_name(b"\xff:1"), JobState.WAITING, (("", b"\xfe\x00"), (":logs", b"")), "", decode_name(b"\xfd"), 2
+    )
+    packed = undo_store.pack(9, MAIL, odd, 7)
+    assert undo_store.unpack(9, MAIL, odd.id, packed, undo_store.digest(packed)) == (7, odd)
 
 
 def test_the_oldest_make_room_when_the_budget_is_spent(bench: Bench) -> None:
     now = now_ms()
     for number in (1, 2, 3):
-        holding = keep.keep(number, MAIL, [job("1")], now + number, budget=3500)
+        holding = undo_store.save_copies(number, MAIL, [job("1")], now + number, budget=3500)
     assert holding.forgotten == (1,)
-    assert keep.counts([1, 2, 3]) == {2: 1, 3: 1}
+    assert undo_store.counts([1, 2, 3]) == {2: 1, 3: 1}
 
 
 def test_more_than_the_budget_at_once_is_said(bench: Bench) -> None:
-    holding = keep.keep(1, MAIL, [job("1"), job("2"), job("3")], now_ms(), budget=3 * 1024)
+    holding = undo_store.save_copies(1, MAIL, [job("1"), job("2"), job("3")], now_ms(), budget=3 * 1024)
     assert holding.ids == {"1", "2"}
     assert "cannot be kept" in holding.trouble
 
 
 def test_nothing_is_kept_for_longer_than_a_day(bench: Bench) -> None:
-    keep.keep(1, MAIL, [job("1")], now_ms())
+    undo_store.save_copies(1, MAIL, [job("1")], now_ms())
     ttls: Callable[[bytes], int] = bench.state.client.pttl  # type: ignore[assignment]
-    assert all(0 < ttls(key) <= keep.LIFE_MS for key in (state.kept(1), state.KEPT, state.KEPT_SIZES))
+    assert all(
+        0 < ttls(key) <= undo_store.LIFE_MS
+        for key in (state_keys.undo_copies(1), state_keys.UNDO_ENTRIES, state_keys.UNDO_SIZES)
+    )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.connections import state
+from recovery.stores.state import state_keys
 from tests.patience import patience
 from tests.processes import end, spawn
 from tests.stores import Store
@@ -96,7 +96,7 @@ def test_scheduler_reads_the_queues_and_leads(
     with (tmp_path / "log").open("wb") as log:
         scheduler = spawn(command, environ=environ, directory=ROOT, stdout=log, stderr=log)
     try:
-        until(lambda: state_store.client.exists(state.SNAPSHOT), 60, "a snapshot")
+        until(lambda: state_store.client.exists(state_keys.SNAPSHOT), 60, "a snapshot")
         until(lambda: b"bull:mail" in site.get("/queues", "viewer").body, 30, "the queue on the page")
     finally:
         end(scheduler, seconds=15)
@@ -111,10 +111,10 @@ def test_monitor_tells_of_its_server_and_ships_its_logs(state_store: Store, tmp_
     with (tmp_path / "said").open("wb") as said:
         monitor = spawn(command, environ=environ, directory=ROOT, stdout=said, stderr=said)
     try:
-        until(lambda: state_store.client.exists(state.server_metrics("eu-1")), 30, "a sample")
+        until(lambda: state_store.client.exists(state_keys.server_metrics("eu-1")), 30, "a sample")
         with (tmp_path / "worker.log").open("a") as log:
             log.write("a line of a worker\n")
-        until(lambda: state_store.client.exists(state.logs("eu-1")), 30, "its lines")
+        until(lambda: state_store.client.exists(state_keys.logs("eu-1")), 30, "its lines")
     finally:
         end(monitor)
     assert "Traceback" not in (tmp_path / "said").read_text()

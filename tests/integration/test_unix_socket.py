@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 import uvicorn
 
-from dashboard.live.listen import forget, listen
-from dashboard.live.server import configuration
+from dashboard.server.listen import forget, listen
+from dashboard.server.uvicorn_server import configuration
 from tests.patience import patience
 
 _TRY = """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.access import Role
+from dashboard.accounts.roles import UserRole
 from recovery.version import VERSION
 from tests.people import browser, person
 from tests.web_process import ROOT
@@ -46,4 +46,4 @@ def test_pip_does_not_claim_to_have_installed_it(tmp_path: Path) -> None:
 
 @pytest.mark.django_db
 def test_a_page_says_it() -> None:
-    assert f"Unstall {VERSION}" in browser(person(Role.VIEWER)).get("/audit").content.decode()
+    assert f"Unstall {VERSION}" in browser(person(UserRole.VIEWER)).get("/audit").content.decode()

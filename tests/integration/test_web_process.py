@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dashboard.live.listen import CannotListen, listen
+from dashboard.server.listen import CannotListen, listen
 from tests.patience import patience
 from tests.stores import Store
 from tests.waiting import until

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from recovery.connections.encoded import CHUNK, Encoded
-from recovery.connections.slots import slot
-from recovery.connections.wire import Wire
 from recovery.errors import Garbled, NotReady, Unreachable
+from recovery.stores.redis.client import StoreClient
+from recovery.stores.redis.cluster_slots import slot
+from recovery.stores.redis.pipeline import CHUNK, EncodedBatch
 from tests.cluster import Cluster
 from tests.stores import Store
 from tests.waiting import until
@@ -21,7 +21,7 @@ KEYS = [f"{{q{number}}}:wait" for number in range(60)]
 
 
 @pytest.fixture
-def wire(cluster: Cluster) -> Iterator[Wire]:
+def wire(cluster: Cluster) -> Iterator[StoreClient]:
     with wired(cluster.url) as wire:
         yield wire
 
@@ -38,37 +38,37 @@ def test_our_slots_are_redis_slots(cluster: Cluster) -> None:
     assert binascii.crc_hqx(b"123456789", 0) == 0x31C3
 
 
-def test_replies_of_all_nodes_come_in_order(wire: Wire) -> None:
+def test_replies_of_all_nodes_come_in_order(wire: StoreClient) -> None:
     sets = [("SET", key, number) for number, key in enumerate(KEYS)]
     gets = [("GET", key) for key in KEYS]
     assert wire.call([*sets, *gets]) == [b"OK"] * 60 + [str(number).encode() for number in range(60)]
 
 
-def test_a_big_batch_over_all_nodes_comes_back_whole(wire: Wire) -> None:
-    batch = Encoded(("HGET", f"q{number}", "f") for number in range(CHUNK * 4))
+def test_a_big_batch_over_all_nodes_comes_back_whole(wire: StoreClient) -> None:
+    batch = EncodedBatch(("HGET", f"q{number}", "f") for number in range(CHUNK * 4))
     assert wire.send(batch) == [None] * (CHUNK * 4)
 
 
-def test_commands_without_keys_find_a_node(wire: Wire) -> None:
+def test_commands_without_keys_find_a_node(wire: StoreClient) -> None:
     script = "return KEYS[1]"
     replies = wire.call([("PING",), ("EVAL", "return 7", 0), ("EVAL", script, 1, "{b}x"), ("EVAL", script, 1, "{c}y")])
     assert replies == [b"PONG", 7, b"{b}x", b"{c}y"]
 
 
-def test_an_error_stays_in_its_place(wire: Wire) -> None:
+def test_an_error_stays_in_its_place(wire: StoreClient) -> None:
     replies = wire.call([("SET", "{a}", "x"), ("LLEN", "{a}"), ("GET", "{b}")])
     assert isinstance(replies[1], redis.ResponseError)
     assert replies[::2] == [b"OK", None]
 
 
-def test_every_master_is_asked_once(wire: Wire, cluster: Cluster) -> None:
+def test_every_master_is_asked_once(wire: StoreClient, cluster: Cluster) -> None:
     wire.call([("SET", key, 1) for key in KEYS])
     sizes = wire.each_node(("DBSIZE",))
     assert sizes.keys() == {f"127.0.0.1:{node.port}" for node in cluster.nodes}
     assert sum(sizes.values()) == len(KEYS)
 
 
-def test_scan_goes_on_at_its_own_node(wire: Wire) -> None:
+def test_scan_goes_on_at_its_own_node(wire: StoreClient) -> None:
     wire.call([("SET", key, 1) for key in KEYS])
     seen: list[bytes] = []
     for node in wire.nodes():
@@ -81,7 +81,7 @@ def test_scan_goes_on_at_its_own_node(wire: Wire) -> None:
     assert sorted(set(seen)) == sorted(key.encode() for key in KEYS)
 
 
-def test_a_node_that_is_no_master_is_not_asked(wire: Wire) -> None:
+def test_a_node_that_is_no_master_is_not_asked(wire: StoreClient) -> None:
     with pytest.raises(Unreachable, match="no longer a master"):
         wire.at("127.0.0.1:1", [("PING",)])
 
@@ -91,8 +91,8 @@ def test_one_known_node_is_enough(cluster: Cluster) -> None:
         assert len(wire.nodes()) == 3
 
 
-def test_a_moved_slot_is_followed_and_the_map_drawn_anew(wire: Wire, cluster: Cluster) -> None:
-    batch = Encoded([("INCR", key) for key in KEYS])
+def test_a_moved_slot_is_followed_and_the_map_drawn_anew(wire: StoreClient, cluster: Cluster) -> None:
+    batch = EncodedBatch([("INCR", key) for key in KEYS])
     assert wire.send(batch) == [1] * 60
     source = owner(cluster, KEYS[0])
     target = next(node for node in cluster.nodes if node is not source)
@@ -103,7 +103,7 @@ def test_a_moved_slot_is_followed_and_the_map_drawn_anew(wire: Wire, cluster: Cl
         assert wire.send(batch) == [3] * 60
 
 
-def test_a_slot_on_its_way_is_asked_at_its_target(wire: Wire, cluster: Cluster) -> None:
+def test_a_slot_on_its_way_is_asked_at_its_target(wire: StoreClient, cluster: Cluster) -> None:
     key = KEYS[0]
     wire.call([("SET", "{q0}:stays", 1)])
     source = owner(cluster, key)
@@ -122,7 +122,7 @@ def test_a_slot_on_its_way_is_asked_at_its_target(wire: Wire, cluster: Cluster) 
             single.call([("FLUSHALL",)])
 
 
-def test_a_lost_node_is_an_outage_that_names_it(wire: Wire, cluster: Cluster) -> None:
+def test_a_lost_node_is_an_outage_that_names_it(wire: StoreClient, cluster: Cluster) -> None:
     wire.call([("SET", key, 1) for key in KEYS])
     lost = cluster.nodes[1]
     lost.stop()
@@ -138,7 +138,7 @@ def test_a_single_server_is_no_cluster(valkey: Store) -> None:
         wire.call([("PING",)])
 
 
-def _answers(wire: Wire) -> bool:
+def _answers(wire: StoreClient) -> bool:
     try:
         return len(wire.call([("GET", key) for key in KEYS])) == len(KEYS)
     except (Unreachable, NotReady):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.connections.wire import Wire
 from recovery.errors import StoreError, Unreachable
+from recovery.stores.redis.client import StoreClient
 from tests.sentinel import Sentinel
 from tests.stores import Store
 from tests.waiting import until
@@ -64,7 +64,7 @@ def test_a_sentinel_has_a_login_of_its_own(sentinel: Sentinel) -> None:
         wire.call([("PING",)])
 
 
-def _role(wire: Wire) -> bytes | None:
+def _role(wire: StoreClient) -> bytes | None:
     try:
         found: bytes = wire.call([("ROLE",)])[0][0]
     except StoreError:

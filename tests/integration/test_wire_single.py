@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from recovery.connections.encoded import CHUNK, Encoded
-from recovery.connections.pool import IDLE_LIMIT
-from recovery.connections.wire import Wire
 from recovery.errors import AccessDenied, Garbled, StoreError
+from recovery.stores.redis.client import StoreClient
+from recovery.stores.redis.pipeline import CHUNK, EncodedBatch
+from recovery.stores.redis.pool import IDLE_LIMIT
 from tests.cluster import Cluster
 from tests.stores import Store
 from tests.waiting import until
@@ -21,28 +21,28 @@ from tests.wires import wired
 
 
 @pytest.fixture
-def wire(store: Store) -> Iterator[Wire]:
+def wire(store: Store) -> Iterator[StoreClient]:
     with wired(store.url) as wire:
         yield wire
 
 
-def test_replies_come_in_order(wire: Wire) -> None:
+def test_replies_come_in_order(wire: StoreClient) -> None:
     commands = [("SET", f"k{number}", number) for number in range(5)] + [("GET", f"k{number}") for number in range(5)]
     assert wire.call(commands) == [b"OK"] * 5 + [b"0", b"1", b"2", b"3", b"4"]
 
 
-def test_no_commands_bring_no_replies(wire: Wire) -> None:
+def test_no_commands_bring_no_replies(wire: StoreClient) -> None:
     assert wire.call([]) == []
 
 
-def test_a_commands_own_error_stays_in_its_place(wire: Wire) -> None:
+def test_a_commands_own_error_stays_in_its_place(wire: StoreClient) -> None:
     replies = wire.call([("SET", "text", "x"), ("LLEN", "text"), ("GET", "text")])
     assert replies[::2] == [b"OK", b"x"]
     assert isinstance(replies[1], redis.ResponseError)
     assert str(replies[1]).startswith("WRONGTYPE")
 
 
-def test_nil_lists_and_nested_lists_survive(wire: Wire) -> None:
+def test_nil_lists_and_nested_lists_survive(wire: StoreClient) -> None:
     wire.call([("RPUSH", "l", "a", "b"), ("HSET", "h", "f", "1")])
     script = "return {1, {2, {false, 'x'}}, redis.error_reply('ERR inner')}"
     nothing, listed, fields, nested = wire.call(
@@ -53,35 +53,35 @@ def test_nil_lists_and_nested_lists_survive(wire: Wire) -> None:
     assert isinstance(nested[2], redis.ResponseError)
 
 
-def test_any_bytes_survive_the_round_trip(wire: Wire) -> None:
+def test_any_bytes_survive_the_round_trip(wire: StoreClient) -> None:
     payload = bytes(range(256)) * 3
     name = b"\xff\xfe \r\n*1\r\n".decode("utf-8", "surrogateescape")
     assert wire.call([("SET", name, payload), ("GET", name)])[1] == payload
 
 
-def test_a_reply_much_larger_than_one_receive_arrives_whole(wire: Wire) -> None:
+def test_a_reply_much_larger_than_one_receive_arrives_whole(wire: StoreClient) -> None:
     payload = b"x" * (5 * 1024 * 1024)
     assert wire.call([("HSET", "big", "data", payload), ("HGET", "big", "data"), ("PING",)])[1:] == [payload, b"PONG"]
 
 
-def test_an_encoded_batch_can_be_sent_again_and_again(wire: Wire) -> None:
-    batch = Encoded([("INCR", "n"), ("GET", "n")])
+def test_an_encoded_batch_can_be_sent_again_and_again(wire: StoreClient) -> None:
+    batch = EncodedBatch([("INCR", "n"), ("GET", "n")])
     assert [wire.send(batch), wire.send(batch)] == [[1, b"1"], [2, b"2"]]
 
 
-def test_a_batch_of_many_chunks_comes_back_whole(wire: Wire) -> None:
+def test_a_batch_of_many_chunks_comes_back_whole(wire: StoreClient) -> None:
     count = CHUNK * 2 + 7
-    batch = Encoded(("ECHO", number) for number in range(count))
+    batch = EncodedBatch(("ECHO", number) for number in range(count))
     assert wire.send(batch) == [str(number).encode() for number in range(count)]
     assert len(batch.chunks) == 3
 
 
-def test_an_error_in_one_chunk_leaves_the_next_batch_clean(wire: Wire) -> None:
+def test_an_error_in_one_chunk_leaves_the_next_batch_clean(wire: StoreClient) -> None:
     assert isinstance(wire.call([("NOSUCH",)])[0], redis.ResponseError)
     assert wire.call([("PING",)]) == [b"PONG"]
 
 
-def test_threads_share_a_wire_without_mixing_replies(wire: Wire) -> None:
+def test_threads_share_a_wire_without_mixing_replies(wire: StoreClient) -> None:
     def ask(number: int) -> bool:
         mark = str(number).encode()
         return all(wire.call([("ECHO", mark)] * 50) == [mark] * 50 for _ in range(10))
@@ -104,12 +104,12 @@ def test_few_connections_are_kept_after_a_rush(serve: Callable[..., Store]) -> N
         until(lambda: len(store.client.client_list()) - 1 <= IDLE_LIMIT, what="the rest is closed")
 
 
-def test_one_connection_is_used_again(wire: Wire, store: Store) -> None:
+def test_one_connection_is_used_again(wire: StoreClient, store: Store) -> None:
     ids = {wire.call([("CLIENT", "ID")])[0] for _ in range(5)}
     assert len(ids) == 1
 
 
-def test_each_node_of_one_server_is_that_server(wire: Wire, store: Store) -> None:
+def test_each_node_of_one_server_is_that_server(wire: StoreClient, store: Store) -> None:
     assert wire.each_node(("PING",)) == {f"127.0.0.1:{store.port}": b"PONG"}
     assert wire.at(wire.nodes()[0], [("PING",)]) == [b"PONG"]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from recovery.connections.registry import reset
 from recovery.errors import BadOrder, ConfigError, DeploymentMissing
+from recovery.stores.registry import reset
 from recovery.worker import sweep_at_start
 from tests.tables import REF, TABLE, Jobs, table_reader
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.domain.backoff import PAUSE_LIMIT, Backoff, chance
+from recovery.domain.auto_retry.backoff import PAUSE_LIMIT, Backoff, chance
 
 pauses = st.integers(0, PAUSE_LIMIT)
 keys = st.binary(max_size=20).map(lambda raw: raw.decode("utf-8", "surrogateescape"))

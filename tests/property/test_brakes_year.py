@@ -12,13 +12,21 @@ from random import Random
 
 import pytest
 
-from recovery.domain.ages import DAY, HOUR, MINUTE, SECOND
-from recovery.domain.backoff import Backoff, Backoffs
-from recovery.domain.breaker import ENOUGH, PAUSE, Breaker, Ended, Stage
-from recovery.domain.budget import Budget, limit
-from recovery.domain.failures import Failure
-from recovery.domain.refs import QueueRef
-from recovery.domain.retry import CAP_WINDOW, RELAUNCH_CAP, Case, Never, Past, Rule, ruling
+from recovery.domain.auto_retry.backoff import Backoff, Backoffs
+from recovery.domain.auto_retry.job_failure import JobFailure
+from recovery.domain.auto_retry.rules import (
+    CAP_WINDOW,
+    RELAUNCH_CAP,
+    NeverRetry,
+    RetryCase,
+    RetryHistory,
+    RetryRule,
+    decide_retry,
+)
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.safety_limits.circuit_breaker import ENOUGH, PAUSE, AutoRetryOutcome, BreakerStage, CircuitBreaker
+from recovery.domain.safety_limits.retry_budget import RetryBudget, limit
+from recovery.domain.time_units import DAY, HOUR, MINUTE, SECOND
 
 START = 1_800_000_000_000
 QUEUE = QueueRef("main", "bull:mail")
@@ -33,7 +41,7 @@ class Job:
     name: str
     failed_at: int
     is_hopeless: bool
-    past: Past = field(default_factory=Past)
+    past: RetryHistory = field(default_factory=RetryHistory)
     ends_at: int = 0  # while it is out
     not_before: int = 0
     times: list[int] = field(default_factory=list)  # of its relaunches, counted plainly
@@ -48,8 +56,8 @@ class Year:
     is_up: bool = True
     turns_at: int = START
     completed: int = 0
-    budget: Budget = field(default_factory=Budget)
-    breaker: Breaker = field(default_factory=lambda: Breaker("connect ECONNREFUSED #"))
+    budget: RetryBudget = field(default_factory=RetryBudget)
+    breaker: CircuitBreaker = field(default_factory=lambda: CircuitBreaker("connect ECONNREFUSED #"))
     failed: dict[str, Job] = field(default_factory=dict)
     out: dict[str, Job] = field(default_factory=dict)
     minute: deque[int] = field(default_factory=deque)
@@ -90,13 +98,15 @@ class Year:
             del self.out[job.id]
             fails = job.is_hopeless or not self.is_up
             before = self.breaker
-            self.breaker = before.settled(job.id, Ended.FAILED if fails else Ended.SUCCEEDED, self.now, REASON)
+            self.breaker = before.settled(
+                job.id, AutoRetryOutcome.FAILED if fails else AutoRetryOutcome.SUCCEEDED, self.now, REASON
+            )
             self._count_turns(before, job, fails=fails)
             if fails:
                 job.failed_at, job.not_before = self.now, 0
                 self.failed[job.id] = job
 
-    def _count_turns(self, before: Breaker, job: Job, *, fails: bool) -> None:
+    def _count_turns(self, before: CircuitBreaker, job: Job, *, fails: bool) -> None:
         if before.opened_at is None and self.breaker.opened_at is not None:
             failed, of = self.breaker.tally(self.now)
             assert of >= ENOUGH
@@ -111,8 +121,8 @@ class Year:
 
     def _restart(self) -> None:
         """Another scanner leads: it knows what was kept, and nothing else."""
-        self.budget = Budget.from_json(json.loads(json.dumps(self.budget.as_json())))
-        self.breaker = Breaker.from_json(json.loads(json.dumps(self.breaker.as_json())))
+        self.budget = RetryBudget.from_json(json.loads(json.dumps(self.budget.as_json())))
+        self.breaker = CircuitBreaker.from_json(json.loads(json.dumps(self.breaker.as_json())))
 
     def _relaunch(self) -> None:
         if not self.breaker.room(self.now):
@@ -124,8 +134,8 @@ class Year:
         grant, self.budget = self.budget.take(self.now, room, allowed)
         self.held_back += room - grant.count
         stage = self.breaker.stage(self.now)
-        assert stage is not Stage.OPEN or grant.count == 0
-        assert stage is not Stage.HALF_OPEN or grant.count <= 1
+        assert stage is not BreakerStage.OPEN or grant.count == 0
+        assert stage is not BreakerStage.HALF_OPEN or grant.count <= 1
         for job in due[: grant.count]:
             self._go(job)
         self.minute.extend([self.now] * grant.count)
@@ -134,9 +144,9 @@ class Year:
         assert not grant.count or len(self.minute) <= max(10, self.completed / 600)
 
     def _is_due(self, job: Job) -> bool:
-        failure = Failure(job.name, REASON, failed_at=job.failed_at)
-        found = ruling(Case(QUEUE.job(job.id), failure, job.past), TABLE, Never(), self.now)
-        self.capped += found.rule is Rule.CAPPED
+        failure = JobFailure(job.name, REASON, failed_at=job.failed_at)
+        found = decide_retry(RetryCase(QUEUE.job(job.id), failure, job.past), TABLE, NeverRetry(), self.now)
+        self.capped += found.rule is RetryRule.CAPPED
         job.not_before = found.at or 0
         if found.rule.is_final:
             del self.failed[job.id]  # a person's

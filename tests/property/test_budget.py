@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.domain.ages import MINUTE
-from recovery.domain.budget import Budget, Grant, Limit, limit
+from recovery.domain.safety_limits.retry_budget import BudgetGrant, RetryBudget, RetryBudgetLimit, limit
+from recovery.domain.time_units import MINUTE
 
 SPENDERS = 3
 moves = st.lists(
@@ -30,14 +30,14 @@ class Till:
 
     kept: str = "[]"
     number: int = 0
-    copies: dict[int, tuple[int, Budget]] = field(default_factory=dict)
-    grants: dict[int, Grant] = field(default_factory=dict)
+    copies: dict[int, tuple[int, RetryBudget]] = field(default_factory=dict)
+    grants: dict[int, BudgetGrant] = field(default_factory=dict)
     spent: list[tuple[int, int, int]] = field(default_factory=list)  # (at, how many, the limit then)
 
     def read(self, spender: int) -> None:
-        self.copies[spender] = self.number, Budget.from_json(json.loads(self.kept))
+        self.copies[spender] = self.number, RetryBudget.from_json(json.loads(self.kept))
 
-    def spend(self, spender: int, now: int, wanted: int, allowed: Limit) -> None:
+    def spend(self, spender: int, now: int, wanted: int, allowed: RetryBudgetLimit) -> None:
         if spender not in self.copies:
             return
         number, budget = self.copies.pop(spender)
@@ -52,12 +52,12 @@ class Till:
         if grant is None:
             return
         unused = min(unused, grant.count)
-        self._kept(self.number, Budget.from_json(json.loads(self.kept)).give_back(grant, unused))
+        self._kept(self.number, RetryBudget.from_json(json.loads(self.kept)).give_back(grant, unused))
         place = max(place for place, (at, count, _) in enumerate(self.spent) if (at, count) == (grant.at, grant.count))
         at, count, allowed = self.spent[place]
         self.spent[place] = at, count - unused, allowed
 
-    def _kept(self, number: int, after: Budget) -> bool:
+    def _kept(self, number: int, after: RetryBudget) -> bool:
         if number != self.number:
             return False
         self.kept, self.number = json.dumps(after.as_json()), self.number + 1
@@ -83,7 +83,7 @@ def test_no_interleaving_spends_more_in_any_minute(steps: list[tuple[int, str, i
 @given(st.lists(st.tuples(st.integers(-90_000, 30_000), st.integers(0, 20)), max_size=60))
 def test_a_clock_that_jumps_back_never_frees_what_is_spent(steps: list[tuple[int, int]]) -> None:
     """`real` is a clock that never goes back; the budget hears one that does."""
-    budget, clock, real, spent = Budget(), 1_800_000_000_000, 0, list[tuple[int, int]]()
+    budget, clock, real, spent = RetryBudget(), 1_800_000_000_000, 0, list[tuple[int, int]]()
     for step, wanted in steps:
         clock, real = clock + step, real + max(0, step)
         grant, budget = budget.take(clock, wanted, limit(None))
@@ -93,7 +93,7 @@ def test_a_clock_that_jumps_back_never_frees_what_is_spent(steps: list[tuple[int
 
 @given(st.lists(st.tuples(st.integers(0, 90_000), st.integers(0, 20)), max_size=60), st.integers(1, 10))
 def test_the_moment_it_names_is_the_first_with_room(steps: list[tuple[int, int]], wanted: int) -> None:
-    budget, now = Budget(), 1_800_000_000_000
+    budget, now = RetryBudget(), 1_800_000_000_000
     for passed, number in steps:
         now += passed
         _, budget = budget.take(now, number, limit(None))
@@ -116,7 +116,7 @@ def test_the_moment_it_names_is_the_first_with_room(steps: list[tuple[int, int]]
 )
 def test_however_late_what_was_granted_goes_no_minute_sees_more(steps: list[tuple[int, int, list[int]]]) -> None:
     """What went is told once the last of it has gone, and counts from then on."""
-    budget, now, went = Budget(), 1_800_000_000_000, list[int]()
+    budget, now, went = RetryBudget(), 1_800_000_000_000, list[int]()
     for passed, wanted, late in steps:
         now += passed
         grant, budget = budget.take(now, wanted, limit(None))

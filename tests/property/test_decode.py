@@ -9,14 +9,19 @@ import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.backends import flavours, reader
+from recovery.backends import detection
 from recovery.backends.base import LINE_LIMIT
-from recovery.backends.shared import decode, locks
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.refs import QueueRef, raw
+from recovery.backends.redis_common import decode, locks
+from recovery.backends.registry import reader
+from recovery.domain.identifiers import QueueRef, encode_name
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
 
 REF = QueueRef("main", "bull:q")
-FLAVOURS = [Flavour(Library.BULL), Flavour(Library.BULLMQ, 3), Flavour(Library.BULLMQ, 6)]
+FLAVOURS = [
+    LibraryVersion(QueueLibrary.BULL),
+    LibraryVersion(QueueLibrary.BULLMQ, 3),
+    LibraryVersion(QueueLibrary.BULLMQ, 6),
+]
 
 refusals = st.sampled_from(["WRONGTYPE Operation", "NOPERM no permissions", "ERR unknown command"]).map(
     redis.ResponseError
@@ -39,7 +44,7 @@ def test_no_reply_is_too_strange(reply: Any) -> None:
 
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=lambda flavour: flavour.label)
 @given(data=st.data())
-def test_a_sample_is_made_of_any_replies(flavour: Flavour, data: st.DataObject) -> None:
+def test_a_sample_is_made_of_any_replies(flavour: LibraryVersion, data: st.DataObject) -> None:
     ours = reader(flavour)
     size = len(ours.sample_plan(REF))
     answered = data.draw(st.lists(replies, min_size=size, max_size=size))
@@ -49,7 +54,7 @@ def test_a_sample_is_made_of_any_replies(flavour: Flavour, data: st.DataObject) 
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=lambda flavour: flavour.label)
-def test_a_store_that_refuses_everything_leaves_everything_unknown(flavour: Flavour) -> None:
+def test_a_store_that_refuses_everything_leaves_everything_unknown(flavour: LibraryVersion) -> None:
     ours = reader(flavour)
     refused = [redis.ResponseError("NOPERM this user has no permissions")] * len(ours.sample_plan(REF))
     sample, heads = ours.sample(REF, flavour, refused, 0)
@@ -63,9 +68,9 @@ def test_a_store_that_refuses_everything_leaves_everything_unknown(flavour: Flav
 
 @given(st.lists(replies, min_size=23, max_size=23), st.lists(replies, max_size=4))
 def test_a_flavour_is_weighed_from_any_replies(answered: list[Any], jobs: list[Any]) -> None:
-    assert len(flavours.detect_plan("bull:q")) == 23
-    flavours.closer_plan("bull:q", answered)
-    flavours.detect(answered, (), jobs=jobs, base="bull:q")
+    assert len(detection.detect_plan("bull:q")) == 23
+    detection.closer_plan("bull:q", answered)
+    detection.detect(answered, (), jobs=jobs, base="bull:q")
 
 
 @pytest.mark.parametrize(
@@ -103,7 +108,7 @@ def test_pairs_are_the_same_in_every_shape_of_protocol(members: dict[bytes, int]
 
 @given(st.binary(max_size=30))
 def test_a_name_loses_no_byte(written: bytes) -> None:
-    assert raw(decode.name(written)) == written
+    assert encode_name(decode.name(written)) == written
 
 
 def test_json_that_is_too_deep_is_no_json() -> None:

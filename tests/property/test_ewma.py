@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.domain.ewma import FALL, RISE, Ewma, fed
+from recovery.domain.servers.ewma import FALL, RISE, Ewma, add_sample
 
 levels = st.floats(0, 100)
 moments = st.floats(0, 1e9)
@@ -22,7 +22,7 @@ def test_the_average_never_leaves_the_range_of_its_samples(steps: list[tuple[flo
     average, at = None, 0.0
     for sample, pause in steps:
         at += pause
-        average = fed(average, sample, at)
+        average = add_sample(average, sample, at)
     assert average is not None
     assert min(sample for sample, _ in steps) <= average.value <= max(sample for sample, _ in steps)
 

@@ -11,27 +11,39 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.domain.ewma import Ewma, fed
-from recovery.domain.gate import CALM, FRESH_POLLS, GAP, Gate, GateState, Sample, Terms, fold, seeded
+from recovery.domain.gate.state_machine import (
+    CALM,
+    FRESH_POLLS,
+    GAP,
+    Gate,
+    GateSample,
+    GateState,
+    GateThresholds,
+    fold,
+    resume_gate,
+)
+from recovery.domain.servers.ewma import Ewma, add_sample
 
 START, POLL = 1_800_000_000_000, 5_000
 HALF_MINUTE = 30_000
-TERMS = Terms()
+TERMS = GateThresholds()
 shares = st.floats(0, 100)
 
 
-def samples(cpu: Iterable[float], *, poll: int = POLL, smooths: bool = True) -> list[Sample]:
+def samples(cpu: Iterable[float], *, poll: int = POLL, smooths: bool = True) -> list[GateSample]:
     """As a monitor makes them."""
     average: Ewma | None = None
     made = []
     for number, raw in enumerate(cpu):
         at = START + number * poll
-        average = fed(average, raw, at / 1000)
-        made.append(Sample(at, at + 200, poll, raw, average.value if smooths else None))
+        average = add_sample(average, raw, at / 1000)
+        made.append(GateSample(at, at + 200, poll, raw, average.value if smooths else None))
     return made
 
 
-def states(made: Iterable[Sample], terms: Terms = TERMS, gate: Gate | None = None) -> list[tuple[int, GateState]]:
+def states(
+    made: Iterable[GateSample], terms: GateThresholds = TERMS, gate: Gate | None = None
+) -> list[tuple[int, GateState]]:
     """When the gate turned, and to what."""
     turns: list[tuple[int, GateState]] = []
     for sample in made:
@@ -56,7 +68,7 @@ def after(gate: Gate, *cpu: float) -> Gate:
     for raw in cpu:
         assert gate.sample is not None
         at = gate.sample.sampled_at + POLL
-        gate = fold(gate, "eu-1", Sample(at, at + 200, POLL, raw), TERMS, at + 300)
+        gate = fold(gate, "eu-1", GateSample(at, at + 200, POLL, raw), TERMS, at + 300)
     return gate
 
 
@@ -78,7 +90,7 @@ def test_noise_of_ten_percent_around_a_threshold_never_makes_it_flap(
     close_at: float, gap: float, is_lower: bool, smooths: bool, noise: list[float]
 ) -> None:
     """Whatever the noise does: not more than one change within 30 s, and once it has turned it stays."""
-    terms = Terms(close_at, max(0.0, close_at - gap))
+    terms = GateThresholds(close_at, max(0.0, close_at - gap))
     level = terms.open_at if is_lower else terms.close_at
     cpu = [min(100.0, max(0.0, level + 10 * one)) for one in noise]
     turns = [turn for turn in states(samples(cpu, smooths=smooths), terms) if turn[1] is not GateState.UNKNOWN]
@@ -109,8 +121,8 @@ def test_one_spike_closes_it_and_one_dip_does_not_open_it(low: float, high: floa
 def test_what_counts_is_the_higher_of_now_and_the_average() -> None:
     gate = an_open()
     at = gate.sample.sampled_at + POLL  # type: ignore[union-attr]  # it has one
-    assert fold(gate, "eu-1", Sample(at, at, POLL, 5.0, 91.0), TERMS, at).state is GateState.CLOSED
-    assert fold(gate, "eu-1", Sample(at, at, POLL, 91.0, 5.0), TERMS, at).state is GateState.CLOSED
+    assert fold(gate, "eu-1", GateSample(at, at, POLL, 5.0, 91.0), TERMS, at).state is GateState.CLOSED
+    assert fold(gate, "eu-1", GateSample(at, at, POLL, 91.0, 5.0), TERMS, at).state is GateState.CLOSED
 
 
 def test_a_server_that_was_never_seen_low_begins_closed() -> None:
@@ -144,7 +156,7 @@ def test_after_a_pause_it_does_not_go_on_where_it_was() -> None:
 def test_no_number_is_no_sample() -> None:
     gate = an_open()
     at = gate.sample.sampled_at + POLL  # type: ignore[union-attr]  # it has one
-    assert fold(gate, "eu-1", Sample(at, at, POLL), TERMS, at).state is GateState.UNKNOWN
+    assert fold(gate, "eu-1", GateSample(at, at, POLL), TERMS, at).state is GateState.UNKNOWN
 
 
 def test_it_settles_until_a_sample_has_begun_after_the_admission_and_the_polls_are_over() -> None:
@@ -176,9 +188,9 @@ def test_another_watchers_gate_is_taken_over_only_when_it_saw_more() -> None:
     own, theirs = an_open(), after(an_open(), 95.0)
     assert own.sample
     assert theirs.sample
-    assert seeded(None, theirs, theirs.sample) == theirs
-    assert seeded(own, theirs, theirs.sample) == theirs
-    assert seeded(theirs, own, theirs.sample) == theirs
-    assert seeded(own, theirs, own.sample) == own  # theirs is of before the clock stepped back
+    assert resume_gate(None, theirs, theirs.sample) == theirs
+    assert resume_gate(own, theirs, theirs.sample) == theirs
+    assert resume_gate(theirs, own, theirs.sample) == theirs
+    assert resume_gate(own, theirs, own.sample) == own  # theirs is of before the clock stepped back
     elsewhere = replace(theirs, sample=replace(theirs.sample, seen_at=theirs.sample.seen_at - 3_600_000))
-    assert seeded(own, elsewhere, theirs.sample) == theirs  # another machine's clock has no say
+    assert resume_gate(own, elsewhere, theirs.sample) == theirs  # another machine's clock has no say

@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from recovery.connections import state
-from recovery.domain.idempotency import IdempotencyState, Step, Terms, Word
+from recovery.domain.idempotency import ClaimStep, ClaimStepResult, IdempotencyLimits, IdempotencyState
+from recovery.stores.state import state_keys
 from tests.idempotency import LONG, Desk
 from tests.stores import Store
 
@@ -38,7 +38,7 @@ class Ledgers(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.desk = Desk(self.server.client, Terms())
+        self.desk = Desk(self.server.client, IdempotencyLimits())
         self.known: dict[str, Known] = {}
         self.given: dict[str, list[int]] = {}  # every token of a key, of which the last one alone may count
         self.last = 0
@@ -56,7 +56,7 @@ class Ledgers(RuleBasedStateMachine):
             assert answer.claim
             assert (answer.claim.token, answer.result) == (before.token, before.result)
             return
-        assert answer.word is Word.WON
+        assert answer.word is ClaimStepResult.WON
         assert answer.claim
         assert answer.claim.token > self.last, "tokens rise over all keys"
         self.last = answer.claim.token
@@ -66,19 +66,21 @@ class Ledgers(RuleBasedStateMachine):
             self.desk.passes(key)
             self.known[key].state = IdempotencyState.EXPIRED
 
-    @rule(key=KEYS, chosen=st.randoms(use_true_random=False), step=st.sampled_from((Step.RENEW, Step.RELEASE)))
-    def renew_or_release(self, key: str, chosen: object, step: Step) -> None:
+    @rule(
+        key=KEYS, chosen=st.randoms(use_true_random=False), step=st.sampled_from((ClaimStep.RENEW, ClaimStep.RELEASE))
+    )
+    def renew_or_release(self, key: str, chosen: object, step: ClaimStep) -> None:
         token = self._any(key, chosen)
         word, known = self.desk.step(step, key, token).word, self.known.get(key)
         if refused := self._refused(key, token):
             assert word is refused
         elif known and known.state is IdempotencyState.COMPLETED:
-            assert word is Word.COMPLETED
-        elif step is Step.RENEW and known:
-            assert word is Word.RENEWED
+            assert word is ClaimStepResult.COMPLETED
+        elif step is ClaimStep.RENEW and known:
+            assert word is ClaimStepResult.RENEWED
             known.state = IdempotencyState.CLAIMED
         else:
-            assert word is Word.RELEASED
+            assert word is ClaimStepResult.RELEASED
             del self.known[key]
 
     @rule(key=KEYS, chosen=st.randoms(use_true_random=False), result=st.sampled_from((b"", b"1", b'{"a":2}')))
@@ -90,23 +92,23 @@ class Ledgers(RuleBasedStateMachine):
             return
         assert known
         if known.state is IdempotencyState.COMPLETED:
-            assert answer.word is Word.AGAIN
+            assert answer.word is ClaimStepResult.AGAIN
         else:
-            assert answer.word is Word.DONE
+            assert answer.word is ClaimStepResult.DONE
             known.state, known.result = IdempotencyState.COMPLETED, result or None
         assert answer.result == known.result
 
     @rule(key=KEYS, chosen=st.randoms(use_true_random=False))
     def forget(self, key: str, chosen: object) -> None:
         token = self._any(key, chosen)
-        word, known = self.desk.step(Step.FORGET, key, token).word, self.known.get(key)
+        word, known = self.desk.step(ClaimStep.FORGET, key, token).word, self.known.get(key)
         if refused := self._refused(key, token):
             assert word is refused
         elif known and known.state is IdempotencyState.COMPLETED:
-            assert word is Word.FORGOTTEN
+            assert word is ClaimStepResult.FORGOTTEN
             del self.known[key]
         else:
-            assert word is Word.CLAIMED
+            assert word is ClaimStepResult.CLAIMED
 
     @invariant()
     def it_shows_what_is_known(self) -> None:
@@ -121,27 +123,27 @@ class Ledgers(RuleBasedStateMachine):
         store = self.server.client
         done = sum(known.state is IdempotencyState.COMPLETED for known in self.known.values())
         assert (
-            store.hlen(state.IDEMPOTENCY_RECORDS)
-            == store.zcard(state.IDEMPOTENCY_ENDS)
-            == store.zcard(state.IDEMPOTENCY_NEWEST)
+            store.hlen(state_keys.IDEMPOTENCY_RECORDS)
+            == store.zcard(state_keys.IDEMPOTENCY_ENDS)
+            == store.zcard(state_keys.IDEMPOTENCY_NEWEST)
         )
-        assert (store.hlen(state.IDEMPOTENCY_RECORDS), store.zcard(state.IDEMPOTENCY_HELD)) == (
+        assert (store.hlen(state_keys.IDEMPOTENCY_RECORDS), store.zcard(state_keys.IDEMPOTENCY_HELD)) == (
             len(self.known),
             len(self.known) - done,
         )
-        kept = sum(len(value) for value in store.hgetall(state.IDEMPOTENCY_RESULTS).values())
-        assert int(store.hget(state.IDEMPOTENCY_COUNTS, "bytes") or 0) == kept
-        assert int(store.hget(state.IDEMPOTENCY_SHARES, "ci") or 0) == len(self.known)
+        kept = sum(len(value) for value in store.hgetall(state_keys.IDEMPOTENCY_RESULTS).values())
+        assert int(store.hget(state_keys.IDEMPOTENCY_COUNTS, "bytes") or 0) == kept
+        assert int(store.hget(state_keys.IDEMPOTENCY_SHARES, "ci") or 0) == len(self.known)
 
     def _any(self, key: str, chosen: object) -> int:
         """A token of this key: the newest, or one of a claimer that was replaced and wakes up."""
         return chosen.choice([*self.given.get(key, [1]), self.last or 1])  # type: ignore[attr-defined,no-any-return]
 
-    def _refused(self, key: str, token: int) -> Word | None:
+    def _refused(self, key: str, token: int) -> ClaimStepResult | None:
         known = self.known.get(key)
         if known is None:
-            return Word.FREE
-        return Word.LATE if known.token != token else None
+            return ClaimStepResult.FREE
+        return ClaimStepResult.LATE if known.token != token else None
 
 
 @pytest.mark.usefixtures("processes")

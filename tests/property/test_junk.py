@@ -11,16 +11,21 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from recovery.backends import flavours, reader
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef, text
+from recovery.backends import detection
+from recovery.backends.registry import reader
+from recovery.domain.identifiers import QueueRef, decode_name
+from recovery.domain.jobs import JobState
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
 from recovery.errors import JobMissing, WrongType
 from tests.pipe import Pipe
 from tests.stores import Store
 
 REF = QueueRef("main", "bull:q")
-FLAVOURS = [Flavour(Library.BULL), Flavour(Library.BULLMQ, 4), Flavour(Library.BULLMQ, 6)]
+FLAVOURS = [
+    LibraryVersion(QueueLibrary.BULL),
+    LibraryVersion(QueueLibrary.BULLMQ, 4),
+    LibraryVersion(QueueLibrary.BULLMQ, 6),
+]
 IDS = [b"1", b"0", b"0:5", b"a:b:c", b"x/y z\r\n", b"<b>", b"\xff\xfe", "ö".encode()]
 PLACES = [b"wait", b"paused", b"active", b"delayed", b"prioritized", b"waiting-children", b"completed", b"failed"]
 OTHERS = [b"id", b"meta", b"events", b"repeat", b"marker", b"pc", b"stalled-check", b"limiter", b"meta-paused"]
@@ -57,22 +62,24 @@ def pipe(valkey: Store) -> Iterator[Pipe]:
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=lambda flavour: flavour.label)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60)
 @given(keys=keyspace)
-def test_any_keys_are_read(valkey: Store, pipe: Pipe, flavour: Flavour, keys: dict[bytes, tuple[str, Any]]) -> None:
+def test_any_keys_are_read(
+    valkey: Store, pipe: Pipe, flavour: LibraryVersion, keys: dict[bytes, tuple[str, Any]]
+) -> None:
     valkey.flush()
     for suffix, (kind, value) in keys.items():
         _write(valkey.client, b"bull:q:" + suffix, kind, value)
     ours = reader(flavour)
-    flavours.identify(pipe, [REF.base], {})
+    detection.identify(pipe, [REF.base], {})
     sample, _ = ours.sample(REF, flavour, pipe.call(ours.sample_plan(REF)), 0)
     assert all(count is None or count >= 0 for count in sample.counts)
     with suppress(WrongType):
         ours.schedulers(pipe, REF)
     ours.metrics(pipe, REF, 1795000156536, minutes=5)
-    for state in State:
+    for state in JobState:
         with suppress(WrongType):
             ours.page(pipe, REF, state)
             ours.search(pipe, REF, state, name="a", data="b")
-    for id in map(text, IDS):
+    for id in map(decode_name, IDS):
         with suppress(JobMissing):
             ours.job(pipe, REF, id)
         with suppress(WrongType):

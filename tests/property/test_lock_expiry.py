@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from recovery.domain.lock_expiry import ENDED_FOR, LockExpiry, LockObservation, follow
+from recovery.domain.stuck.lock_expiry import ENDED_FOR, LockExpiry, LockObservation, follow_lock
 
 LOCK = 30_000
 LATE = 0.4 * LOCK
@@ -89,7 +89,7 @@ class Bull:
         ttl = None if self.lock is None else self.lock - self.now
         counters = (self.processed, None, self.attempts, self.stalls)
         seen = LockObservation(self.now, ttl, self.older, ttl is not None and ttl < LATE, counters)
-        self.expiry = follow(self.expiry, seen)
+        self.expiry = follow_lock(self.expiry, seen)
         has_ended = self.expiry is not None and self.expiry.has_ended
         self.bare_since = (self.bare_since or self.now) if has_ended else None
         if self.bare_since is not None and self.now - self.bare_since >= ENDED_FOR:
@@ -113,15 +113,15 @@ def bare(now: int = 100_000, **facts: Any) -> LockObservation:
 
 
 def test_a_lock_that_nobody_renews_is_followed_to_its_end() -> None:
-    first = follow(None, LockObservation(90_000, 10_000, 4, is_late=True, counters=COUNTERS))
+    first = follow_lock(None, LockObservation(90_000, 10_000, 4, is_late=True, counters=COUNTERS))
     assert first == LockExpiry(COUNTERS, 100_000, 4, 90_000, 90_000)
-    then = follow(first, LockObservation(97_000, 3_000, 3, is_late=True))
+    then = follow_lock(first, LockObservation(97_000, 3_000, 3, is_late=True))
     assert then == SEEN
     assert not then.has_ended
-    ended = follow(then, bare(100_500))
+    ended = follow_lock(then, bare(100_500))
     assert ended is not None
     assert (ended.has_ended, ended.locked_at) == (True, 97_000)
-    assert follow(ended, bare(110_000, counters=None, rank=0)) is not None
+    assert follow_lock(ended, bare(110_000, counters=None, rank=0)) is not None
 
 
 @pytest.mark.parametrize(
@@ -137,21 +137,21 @@ def test_a_lock_that_nobody_renews_is_followed_to_its_end() -> None:
     ],
 )
 def test_whatever_else_may_have_happened_breaks_the_chain(seen: LockObservation) -> None:
-    assert follow(SEEN, bare()) is not None
-    assert follow(SEEN, seen) is None
+    assert follow_lock(SEEN, bare()) is not None
+    assert follow_lock(SEEN, seen) is None
 
 
 @pytest.mark.parametrize("counters", [None, (None, None, 0, 0)])
 def test_a_lock_says_nothing_of_a_job_that_was_not_read_with_it_or_never_started(counters: Any) -> None:
     late = LockObservation(90_000, 10_000, 3, is_late=True, counters=counters)
-    assert follow(None, late) is None
-    assert follow(SEEN, late) is None
+    assert follow_lock(None, late) is None
+    assert follow_lock(SEEN, late) is None
 
 
 def test_a_lock_that_is_renewed_in_time_is_not_followed() -> None:
-    assert follow(None, LockObservation(90_000, 20_000, 3, is_late=False, counters=COUNTERS)) is None
+    assert follow_lock(None, LockObservation(90_000, 20_000, 3, is_late=False, counters=COUNTERS)) is None
 
 
 def test_a_lock_that_was_taken_anew_is_followed_anew() -> None:
-    again = follow(SEEN, LockObservation(98_000, 9_000, 3, is_late=True, counters=(5, None, 1, 0)))
+    again = follow_lock(SEEN, LockObservation(98_000, 9_000, 3, is_late=True, counters=(5, None, 1, 0)))
     assert again == LockExpiry((5, None, 1, 0), 107_000, 3, 98_000, 98_000)

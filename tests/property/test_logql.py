@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from recovery.domain.lines import Level, Query
-from recovery.domain.written import written
-from recovery.logs.loki import selector
+from recovery.domain.logs.sanitize import sanitize_line
+from recovery.domain.logs.types import LogLevel, LogQuery
+from recovery.logs.loki import logql as loki_logql
 from tests import logql
 
 TRICKY = [
@@ -45,7 +45,7 @@ def sound(text: str) -> str:
 
 @given(NAMES, st.sets(TEXTS, min_size=1, max_size=4), TEXTS)
 def test_a_value_is_chosen_and_nothing_but_it(name: str, values: set[str], other: str) -> None:
-    asked = selector.selector(selector.matchers("", Query(labels=((name, frozenset(values)),))))
+    asked = loki_logql.selector(loki_logql.matchers("", LogQuery(labels=((name, frozenset(values)),))))
     chosen = logql.logs(asked, may_be_all=True)
     assert all(chosen.matches({name: sound(value)}) for value in values)
     assert chosen.matches({name: sound(other)}) == (sound(other) in {sound(value) for value in values})
@@ -56,18 +56,18 @@ def test_a_value_is_chosen_and_nothing_but_it(name: str, values: set[str], other
 @example('b="x" or app')
 def test_a_name_of_a_label_cannot_leave_its_place(name: str) -> None:
     """Of a line without the label the value is "": so any name may be asked for."""
-    query = Query(labels=((name, frozenset(("",))),))
-    asked = selector.selector(selector.matchers('env="a"', query)) + selector.filters(query)
+    query = LogQuery(labels=((name, frozenset(("",))),))
+    asked = loki_logql.selector(loki_logql.matchers('env="a"', query)) + loki_logql.filters(query)
     found = logql.logs(asked)
     assert found.matches({"env": "a"})
     assert not found.matches({"env": "b"})
-    assert asked in ('{env="a"}', f'{{env="a", {name}=""}}' if selector.is_name(name) else "")
+    assert asked in ('{env="a"}', f'{{env="a", {name}=""}}' if loki_logql.is_name(name) else "")
 
 
 @given(TEXTS, TEXTS)
 def test_a_text_cannot_leave_its_place(term: str, match: str) -> None:
-    query = Query(labels=(("app", frozenset((match, "x"))),), include=(term,), levels=frozenset((Level.INFO,)))
-    asked = selector.selector(selector.matchers('env="a"', query)) + selector.filters(query)
+    query = LogQuery(labels=(("app", frozenset((match, "x"))),), include=(term,), levels=frozenset((LogLevel.INFO,)))
+    asked = loki_logql.selector(loki_logql.matchers('env="a"', query)) + loki_logql.filters(query)
     assert "\n" not in asked
     found = logql.logs(asked)
     assert found.matches({"env": "a", "app": "x"})
@@ -85,18 +85,18 @@ def test_a_text_cannot_leave_its_place(term: str, match: str) -> None:
 def test_no_line_that_matches_is_refused_over_there(text: str, term: str, is_part: bool) -> None:
     """`is_part`: the text to look for is taken from the line as it is shown, so that there is something to find."""
     raw = sound(text)
-    line = written("1", 1, raw.encode(), {})
+    line = sanitize_line("1", 1, raw.encode(), {})
     if is_part:
         assume(line.text)
         term = line.text[len(line.text) // 3 :][:5] or line.text
-    query = Query(include=(term,))
+    query = LogQuery(include=(term,))
     if query.matches(line):
-        asked = '{a="b"}' + selector.filters(query)
+        asked = '{a="b"}' + loki_logql.filters(query)
         assert logql.logs(asked).keeps(raw, {})
 
 
-@given(st.sampled_from(Level), st.sampled_from([*selector.LEVELS, "unknown", "", "odd"]))
-def test_a_level_refuses_only_what_is_surely_another(level: Level, name: str) -> None:
-    query = Query(levels=frozenset((level,)))
-    is_kept = logql.logs('{a="b"}' + selector.filters(query)).keeps("x", {selector.LEVEL: name.upper()})
-    assert is_kept == (selector.LEVELS.get(name, level) is level)
+@given(st.sampled_from(LogLevel), st.sampled_from([*loki_logql.LEVELS, "unknown", "", "odd"]))
+def test_a_level_refuses_only_what_is_surely_another(level: LogLevel, name: str) -> None:
+    query = LogQuery(levels=frozenset((level,)))
+    is_kept = logql.logs('{a="b"}' + loki_logql.filters(query)).keeps("x", {loki_logql.LEVEL: name.upper()})
+    assert is_kept == (loki_logql.LEVELS.get(name, level) is level)

@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.monitor.cgroups import Quota
-from recovery.monitor.counters import Counters
+from recovery.monitor.cpu_counters import CpuCounters
 
 TICK = 0.01  # seconds: the grain of the kernel's counters
 seconds = st.floats(0, 1e9)
 kinds = st.fixed_dictionaries(dict.fromkeys(("user", "system", "idle", "iowait", "steal"), seconds))
 anything = st.builds(
-    Counters,
+    CpuCounters,
     st.floats(0, 1e6),
     st.dictionaries(st.sampled_from([f"cpu{n}" for n in range(8)]), kinds),
     st.none() | st.builds(Quota, st.sampled_from(["a", "b"]), st.floats(0.01, 300), seconds),
@@ -25,7 +25,7 @@ BEFORE = 0.3  # the share of every core until the first look
 
 
 @given(anything, anything)
-def test_any_two_looks_give_a_share_or_nothing(before: Counters, after: Counters) -> None:
+def test_any_two_looks_give_a_share_or_nothing(before: CpuCounters, after: CpuCounters) -> None:
     shares = after.since(before)
     if shares is not None:
         assert 0 <= shares.raw <= 100
@@ -46,8 +46,8 @@ def test_a_core_that_is_plugged_in_or_jumps_by_years_is_no_spike(
     before, after = _ran([BEFORE] * len(busy), 100.0, 0.0), _ran(busy, elapsed, 100.0)
     strange = {f"new{n}": {"user": past + elapsed, "idle": 0.0} for n in range(plugged)}
     jumped = {"jump": {"user": past + 1e5, "idle": 5.0}}
-    shares = Counters(after.at, {**after.cores, **strange, **jumped}).since(
-        Counters(before.at, {**before.cores, "jump": {"user": past, "idle": 5.0}})
+    shares = CpuCounters(after.at, {**after.cores, **strange, **jumped}).since(
+        CpuCounters(before.at, {**before.cores, "jump": {"user": past, "idle": 5.0}})
     )
     assert shares is not None
     assert abs(shares.raw - 100 * sum(busy) / len(busy)) < 100 * 4 * TICK / elapsed
@@ -57,8 +57,8 @@ def test_a_core_that_is_plugged_in_or_jumps_by_years_is_no_spike(
 def test_a_quota_s_share_is_of_what_it_allows_now(before: float, busy: float, now: float, elapsed: float) -> None:
     """Also when the quota was changed between two looks."""
     earlier, later = _ran([BEFORE] * 16, 100.0, 0.0), _ran([0.5] * 16, elapsed, 100.0)
-    first = Counters(earlier.at, earlier.cores, Quota("g", before, 5.0))
-    shares = Counters(later.at, later.cores, Quota("g", now, 5.0 + busy * now * elapsed)).since(first)
+    first = CpuCounters(earlier.at, earlier.cores, Quota("g", before, 5.0))
+    shares = CpuCounters(later.at, later.cores, Quota("g", now, 5.0 + busy * now * elapsed)).since(first)
     assert shares is not None
     assert abs(shares.raw - 100 * busy) < 0.1
     assert shares.host is not None
@@ -69,23 +69,26 @@ def test_counters_that_cannot_be_compared_say_nothing() -> None:
     assert before.since(after) is None  # the clock, and the counters, went back
     assert after.since(after) is None
     for quota in (None, Quota("other", 0.5, 1.0), Quota("g", 0.5, 9.0)):
-        assert Counters(after.at, after.cores, Quota("g", 0.5, 2.0)).since(Counters(100.0, before.cores, quota)) is None
+        assert (
+            CpuCounters(after.at, after.cores, Quota("g", 0.5, 2.0)).since(CpuCounters(100.0, before.cores, quota))
+            is None
+        )
 
 
 def test_a_quota_of_more_than_there_is_is_none() -> None:
     before, after = _ran([BEFORE, BEFORE], 100.0, 0.0), _ran([1.0, 0.0], 5.0, 100.0)
-    shares = Counters(after.at, after.cores, Quota("g", 64.0, 0.0)).since(before)
+    shares = CpuCounters(after.at, after.cores, Quota("g", 64.0, 0.0)).since(before)
     assert shares is not None
     assert round(shares.raw) == 50
 
 
-def _ran(busy: list[float], elapsed: float, uptime: float) -> Counters:
+def _ran(busy: list[float], elapsed: float, uptime: float) -> CpuCounters:
     """Counters after so long at these loads, in ticks."""
     cores = {}
     for number, share in enumerate(busy):
         user = _ticks(BEFORE * uptime) + _ticks(share * elapsed)
         cores[f"cpu{number}"] = {"user": user, "idle": _ticks((1 - BEFORE) * uptime) + _ticks((1 - share) * elapsed)}
-    return Counters(uptime + elapsed, cores)
+    return CpuCounters(uptime + elapsed, cores)
 
 
 def _ticks(value: float) -> float:

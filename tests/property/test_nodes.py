@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.domain.nodes import Gauges, Reading, percent
+from recovery.domain.servers.node_exporter import NodeGauges, NodeReading, percent
 
 MODES = ("idle", "iowait", "irq", "nice", "softirq", "steal", "system", "user")
 _seconds = st.floats(0, 1e9, allow_nan=False)
@@ -16,8 +16,8 @@ _core = st.dictionaries(st.sampled_from(MODES), _seconds, max_size=len(MODES))
 _cores = st.dictionaries(st.sampled_from([str(number) for number in range(6)]), _core)
 
 
-def look(cores: dict[str, dict[str, float]]) -> Reading:
-    return Reading(Gauges(), cores)
+def look(cores: dict[str, dict[str, float]]) -> NodeReading:
+    return NodeReading(NodeGauges(), cores)
 
 
 @given(st.lists(_cores, min_size=2, max_size=6))

@@ -14,19 +14,21 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from recovery.connections import registry, state
-from recovery.domain.consoles import Console
-from recovery.domain.mandate import Mandate, always, nobody
-from recovery.domain.refs import QueueRef
-from recovery.domain.scans import Scan
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.scanners.types import ScannerKind
+from recovery.domain.scheduler.consoles import Console
+from recovery.domain.scheduler.leader_token import LeaderToken, always_leader, no_rival
 from recovery.models import BrakeState, Incident, ScannerPause
-from recovery.reads import brakes, pulses
-from recovery.reads.leading import Sign
-from recovery.reads.pulses import Pulse
-from recovery.reads.shared import windows
-from recovery.scanners.acting.rights import Rights
-from recovery.scanners.acting.warrant import Warrant
-from recovery.scanners.deep.stale_check import StaleCheck
+from recovery.reads.safety_limits import queries as safety_limits_queries
+from recovery.reads.scanners import last_runs
+from recovery.reads.scanners.last_runs import LastScannerRun
+from recovery.reads.scanners.scheduler_status import SchedulerStatus
+from recovery.scanners.runtime.permissions import ScannerPermissions
+from recovery.scanners.runtime.store_rights import StoreRightsCheck
+from recovery.scanners.stale_check.scanner import StaleCheck
+from recovery.stores import registry
+from recovery.stores.state import state_keys
+from recovery.stores.state.shared_read import windows
 from tests.integration.test_acl import admit, documented
 from tests.stores import Store
 from tests.watch_bench import SHORT, WatchBench, active, config_for
@@ -50,7 +52,7 @@ class World:
     after: int = 0  # seconds that both wait
     most: int = 500
     jobs: int = 1
-    paused: frozenset[Scan] = frozenset()
+    paused: frozenset[ScannerKind] = frozenset()
     is_held: bool = False  # by the brake
     is_led: bool = True
     other_acts: bool = False  # another console
@@ -75,7 +77,7 @@ WORLDS = st.builds(
     after=st.sampled_from((0, 20)),
     most=st.sampled_from((1, 500)),
     jobs=st.integers(1, 3),
-    paused=st.frozensets(st.sampled_from((Scan.ORPHAN_WATCH, Scan.STALE_CHECK))),
+    paused=st.frozensets(st.sampled_from((ScannerKind.ORPHAN_WATCH, ScannerKind.STALE_CHECK))),
     is_held=st.sampled_from((False, False, True)),
     is_led=st.sampled_from((True, True, False)),
     other_acts=st.sampled_from((False, False, True)),
@@ -97,26 +99,26 @@ class Scheduler(WatchBench):
         self.store = queues
         self.stale_at = 0
         self.began = now_ms()
-        rival = (lambda _: OTHER.words) if world.other_acts else nobody
-        mandate = Mandate(7, always if world.is_led else lambda: False, rival=rival)
-        self.warrant = Warrant(self.registry, mandate, self._brake)
-        holding = self.warrant.holding(Scan.STALE_CHECK)
+        rival = (lambda _: OTHER.words) if world.other_acts else no_rival
+        mandate = LeaderToken(7, always_leader if world.is_led else lambda: False, rival=rival)
+        self.warrant = ScannerPermissions(self.registry, mandate, self._brake)
+        holding = self.warrant.holding(ScannerKind.STALE_CHECK)
         self.stale = StaleCheck(self.registry, lambda: self.collector.newest, mandate, holding)
         self.discover()
         self.collector.look(self.began)
-        Rights(self.registry, lambda: self.collector.newest).run(self.began)
+        StoreRightsCheck(self.registry, lambda: self.collector.newest).run(self.began)
 
     def run_watch(self, at: int) -> None:
         self.collector.look(at)
-        self.watch.scan(at, lambda observes: self.warrant.deeds(Scan.ORPHAN_WATCH, observes=observes))
+        self.watch.scan(at, lambda observes: self.warrant.deeds(ScannerKind.ORPHAN_WATCH, observes=observes))
 
     def run_stale(self, at: int) -> None:
-        if Scan.STALE_CHECK not in self.world.paused:  # then its timer does not run it at all
+        if ScannerKind.STALE_CHECK not in self.world.paused:  # then its timer does not run it at all
             self.collector.look(at)
             self.stale.run(at)
 
     def _brake(self, deployment: str) -> tuple[str, ...]:
-        found = brakes.stores(now_ms(), self.registry.config)
+        found = safety_limits_queries.redis_pauses(now_ms(), self.registry.config)
         return next((one.words for one in found if one.deployment == deployment and one.is_holding), ())
 
 
@@ -142,8 +144,8 @@ def play(
         now = now_ms()
         if world.is_led:
             others = (OTHER,) if world.other_acts else ()
-            state_store.client.set(state.SCHEDULER, Sign("here", 1, 7, now, now, "me", others).encode())
-        pulses.write(state_store.client, Scan.STALE_CHECK, Pulse(now, now, now, now + STALE_AT))
+            state_store.client.set(state_keys.SCHEDULER, SchedulerStatus("here", 1, 7, now, now, "me", others).encode())
+        last_runs.write(state_store.client, ScannerKind.STALE_CHECK, LastScannerRun(now, now, now, now + STALE_AT))
         for scan in world.paused:
             ScannerPause.objects.create(scanner=scan.value, by="ada", at=now)
         active(queues, JOBS.base, *map(str, range(world.jobs)))
@@ -165,8 +167,8 @@ def play(
 @example(World(watches=False, jobs=3, most=1))
 @example(World(rights="no-fence"))
 @example(World(rights="reader"))
-@example(World(watches=False, paused=frozenset({Scan.STALE_CHECK})))
-@example(World(checks=False, paused=frozenset({Scan.ORPHAN_WATCH})))
+@example(World(watches=False, paused=frozenset({ScannerKind.STALE_CHECK})))
+@example(World(checks=False, paused=frozenset({ScannerKind.ORPHAN_WATCH})))
 @example(World(is_held=True))
 @example(World(is_led=False))
 @example(World(other_acts=True))

@@ -12,16 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from recovery.backends.bullmq.versions import LAYOUT
-from recovery.backends.shared.keys import Keys
-from recovery.backends.shared.layout import Place, Scene
-from recovery.backends.shared.windows import window
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef
+from recovery.backends.redis_common.keys import Keys
+from recovery.backends.redis_common.layout import QueueContext, StatePlace
+from recovery.backends.redis_common.paging.windows import window
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobState
 from tests.pipe import Pipe
 from tests.restless import Restless
 from tests.stores import Store
 
-SCENE = Scene(QueueRef("main", "bull:q"), Keys("bull:q"), LAYOUT)
+SCENE = QueueContext(QueueRef("main", "bull:q"), Keys("bull:q"), LAYOUT)
 KEY = "bull:q:failed"
 LIST = "bull:q:wait"
 # One server for all examples: each begins by emptying it.
@@ -73,7 +73,7 @@ def test_finished_jobs_that_stay_are_shown_once(
                 client.zrem(KEY, id)
 
     pipe = pipes([partial(apply, burst) for burst in changes])
-    seen = _walk(pipe, State.FAILED, *wish)
+    seen = _walk(pipe, JobState.FAILED, *wish)
     pipe.close()
     for id in start.keys() - touched:
         assert seen[id] == 1
@@ -98,7 +98,7 @@ def test_waiting_jobs_that_stay_are_shown_once_while_workers_take_and_producers_
         return lambda: client.lpush(LIST, next(new)) if kind == "push" else client.rpop(LIST)
 
     pipe = pipes([apply(one) for one in changes])
-    seen = _walk(pipe, State.WAITING, size, None)
+    seen = _walk(pipe, JobState.WAITING, size, None)
     pipe.close()
     for id in range(changes.count("pop"), count):
         assert seen[str(id)] == 1
@@ -115,7 +115,7 @@ def test_waiting_jobs_are_shown_once_from_the_newest_on_while_more_are_added(
         client.lpush(LIST, *range(count))
     new = iter(range(1000, 2000))
     pipe = pipes([lambda: client.lpush(LIST, next(new))] * pushes)
-    seen = _walk(pipe, State.WAITING, size, False)
+    seen = _walk(pipe, JobState.WAITING, size, False)
     pipe.close()
     for id in range(count):
         assert seen[str(id)] == 1
@@ -128,7 +128,7 @@ def test_going_back_shows_what_was_there(
 ) -> None:
     valkey.flush()
     valkey.client.zadd(KEY, start)
-    pipe, place = pipes(), _place(State.FAILED)
+    pipe, place = pipes(), _place(JobState.FAILED)
     pages = [window(pipe, SCENE, place, cursor="", size=size)]
     while pages[-1].next:
         pages.append(window(pipe, SCENE, place, cursor=pages[-1].next, size=size))
@@ -139,8 +139,8 @@ def test_going_back_shows_what_was_there(
 
 @shared
 @given(cursor=st.text(max_size=20) | st.from_regex(r"[fbo],[0-9.einf+-]{0,8},[~0-9A-Fa-f]{0,6}", fullmatch=True))
-@pytest.mark.parametrize("state", [State.FAILED, State.WAITING])
-def test_any_cursor_is_answered(valkey: Store, pipes: Callable[..., Restless], state: State, cursor: str) -> None:
+@pytest.mark.parametrize("state", [JobState.FAILED, JobState.WAITING])
+def test_any_cursor_is_answered(valkey: Store, pipes: Callable[..., Restless], state: JobState, cursor: str) -> None:
     valkey.flush()
     valkey.client.zadd(KEY, {"1": 5})
     pipe = pipes()
@@ -150,7 +150,7 @@ def test_any_cursor_is_answered(valkey: Store, pipes: Callable[..., Restless], s
 
 def test_a_page_deep_in_a_long_set_costs_what_the_first_one_does(valkey: Store, pipes: Callable[..., Restless]) -> None:
     valkey.client.zadd(KEY, {f"job-{number}": 1000 + number // 50 for number in range(20_000)})
-    pipe, place = pipes(), _place(State.FAILED)
+    pipe, place = pipes(), _place(JobState.FAILED)
     cursor = window(pipe, SCENE, place, cursor="", size=100).next
     for _ in range(150):
         cursor = window(pipe, SCENE, place, cursor=cursor, size=100).next
@@ -165,7 +165,7 @@ def test_thousands_that_ended_at_once_are_passed_even_when_the_last_one_shown_is
     valkey: Store, pipes: Callable[..., Restless]
 ) -> None:
     valkey.client.zadd(KEY, {f"{number:05}": 7 for number in range(5000)})
-    pipe, place = pipes(), _place(State.FAILED)
+    pipe, place = pipes(), _place(JobState.FAILED)
     cursor = f"f,7.0,{2500:05}"
     valkey.client.zrem(KEY, "02500")
     page = window(pipe, SCENE, place, cursor=cursor, size=3)
@@ -178,10 +178,10 @@ def test_many_that_leave_while_a_page_is_read_take_nothing_with_them(
     valkey: Store, pipes: Callable[..., Restless], oldest_first: bool
 ) -> None:
     valkey.client.zadd(KEY, {str(number): number for number in range(100, 200)})
-    cursor = window(pipes(), SCENE, _place(State.FAILED), cursor="", size=50, oldest_first=oldest_first).next
+    cursor = window(pipes(), SCENE, _place(JobState.FAILED), cursor="", size=50, oldest_first=oldest_first).next
     shown = [str(number) for number in (range(100, 140) if oldest_first else range(160, 200))]
     pipe = pipes([_nobody, _nobody, lambda: valkey.client.zrem(KEY, *shown)])
-    page = window(pipe, SCENE, _place(State.FAILED), cursor=cursor, size=2, oldest_first=oldest_first)
+    page = window(pipe, SCENE, _place(JobState.FAILED), cursor=cursor, size=2, oldest_first=oldest_first)
     assert [entry.id for entry in page.entries] == ([b"150", b"151"] if oldest_first else [b"149", b"148"])
 
 
@@ -192,12 +192,12 @@ def _nobody() -> None:
 def test_the_page_after_a_job_that_is_gone_costs_no_more(valkey: Store, pipes: Callable[..., Restless]) -> None:
     valkey.client.zadd(KEY, {f"job-{number}": number for number in range(100)})
     pipe = pipes()
-    page = window(pipe, SCENE, _place(State.FAILED), cursor="f,49.5,gone", size=2)
+    page = window(pipe, SCENE, _place(JobState.FAILED), cursor="f,49.5,gone", size=2)
     assert [entry.id for entry in page.entries] == [b"job-49", b"job-48"]
     assert pipe.trips == 3
 
 
-def _walk(pipe: Pipe, state: State, size: int, oldest_first: bool | None) -> Counter[str]:
+def _walk(pipe: Pipe, state: JobState, size: int, oldest_first: bool | None) -> Counter[str]:
     """Every page from the first to the last."""
     seen: Counter[str] = Counter()
     cursor = ""
@@ -210,7 +210,7 @@ def _walk(pipe: Pipe, state: State, size: int, oldest_first: bool | None) -> Cou
     raise AssertionError("the pager never ends")
 
 
-def _place(state: State) -> Place:
+def _place(state: JobState) -> StatePlace:
     place = LAYOUT.place(state)
     assert place is not None
     return place

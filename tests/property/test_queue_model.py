@@ -24,10 +24,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from recovery.connections import registry
-from recovery.domain.acting import Act, JobResult, Options, Outcome, Seen
-from recovery.reads.audit import verify
-from recovery.reads.shared import windows
+from recovery.domain.actions.types import Action, ActionOptions, ExpectedJob, JobResult, Outcome
+from recovery.reads.audit.queries import verify
+from recovery.stores import registry
+from recovery.stores.state.shared_read import windows
 from tests.fleet import Library
 from tests.hands import Hand
 from tests.property.watched_queue import LATER_MS, Picture, WatchedQueue, changed
@@ -38,14 +38,14 @@ JOBS = 6  # about so many, so that workers and operators meet on the same one
 VIEWS = 8  # that operators remember, and act on later
 EXAMPLES, STEPS = 15, 50
 LONG_EXAMPLES, LONG_STEPS = 400, 80
-ON_JOBS = (Act.REQUEUE, Act.FAIL, Act.RELEASE, Act.RETRY, Act.PROMOTE, Act.REMOVE)
+ON_JOBS = (Action.REQUEUE, Action.FAIL, Action.RELEASE, Action.RETRY, Action.PROMOTE, Action.REMOVE)
 # Where jobs stand that an act is for. All but a release want one that nobody holds.
 FITTING = {
-    Act.REQUEUE: ("active",),
-    Act.FAIL: ("active",),
-    Act.RELEASE: ("active",),
-    Act.RETRY: ("failed", "completed"),
-    Act.PROMOTE: ("delayed",),
+    Action.REQUEUE: ("active",),
+    Action.FAIL: ("active",),
+    Action.RELEASE: ("active",),
+    Action.RETRY: ("failed", "completed"),
+    Action.PROMOTE: ("delayed",),
 }
 # A zombie of Bull writes why it failed into a job that is not its own any more (the library does not fence it).
 UNFENCED = frozenset({"bull4"})
@@ -74,7 +74,7 @@ class QueueMachine(RuleBasedStateMachine):
         super().__init__()
         self.world = WatchedQueue(self.library, self.store)
         self.held: list[Held] = []
-        self.views: list[Seen] = []
+        self.views: list[ExpectedJob] = []
         self.removed: dict[str, int] = {}  # job → the audit's number
         self.completions: Counter[str] = Counter()  # that the library accepted from a worker
         self.lives: Counter[str] = Counter()  # how often it was set to work by an operator who retried it
@@ -134,31 +134,31 @@ class QueueMachine(RuleBasedStateMachine):
         self.world.was_looked_at()
 
     @rule(act=st.sampled_from(tuple(FITTING)), which=some, one=st.booleans(), other=st.booleans(), is_old=st.booleans())
-    def act_where_it_fits(self, act: Act, which: int, *, one: bool, other: bool, is_old: bool) -> None:
+    def act_where_it_fits(self, act: Action, which: int, *, one: bool, other: bool, is_old: bool) -> None:
         """Perhaps as the job was seen when it was in such a state before.
 
         Released too are locks of holders that may well be alive, and know nothing of it.
         """
         self._bring_about(act, which)
         self.world.was_looked_at()
-        if fitting := self._among(*FITTING[act], is_locked=act is Act.RELEASE):
-            options = Options(counts_as_stall=one, directly=other, requeue=one, force=act is Act.RELEASE)
+        if fitting := self._among(*FITTING[act], is_locked=act is Action.RELEASE):
+            options = ActionOptions(counts_as_stall=one, directly=other, requeue=one, force=act is Action.RELEASE)
             seen = self.world.seen(pick(fitting, which))
             before = [view for view in self.views if (view.id, view.state) == (seen.id, seen.state)]
             self.views = [seen, *self.views][:VIEWS]
             self._act(act, before[-1] if is_old and before else seen, options)
 
     @rule(act=st.sampled_from(ON_JOBS), which=some, is_old=st.booleans(), force=st.booleans())
-    def act_on_any(self, act: Act, which: int, *, is_old: bool, force: bool) -> None:
+    def act_on_any(self, act: Action, which: int, *, is_old: bool, force: bool) -> None:
         """Whether it fits or not, and whether it was seen now or some steps ago."""
         seen = pick(self.views, which) if is_old and self.views else self.world.seen(pick(self.world.jobs, which))
-        self._act(act, seen, Options(requeue=force, force=force))
+        self._act(act, seen, ActionOptions(requeue=force, force=force))
 
-    @rule(act=st.sampled_from((Act.PAUSE, Act.RESUME, Act.RESUME)))
-    def turn(self, act: Act) -> None:
+    @rule(act=st.sampled_from((Action.PAUSE, Action.RESUME, Action.RESUME)))
+    def turn(self, act: Action) -> None:
         before = self.world.pictures()
         result = self.world.turn(act)
-        wanted = act is Act.PAUSE
+        wanted = act is Action.PAUSE
         assert result.outcome is (Outcome.UNCHANGED if wanted == self.is_paused else Outcome.DONE), result
         self.is_paused = wanted
         self.mutations += result.outcome is Outcome.DONE
@@ -207,7 +207,7 @@ class QueueMachine(RuleBasedStateMachine):
         """The library finishes all that is left, and lets no late worker finish anything a second time."""
         try:
             if self.is_paused:
-                self.turn(Act.RESUME)
+                self.turn(Action.RESUME)
             self._finish_everything()
             for held in self.held:
                 assert held.hand.finish(held.job) != ""
@@ -221,13 +221,13 @@ class QueueMachine(RuleBasedStateMachine):
 
     # -- how it is done
 
-    def _bring_about(self, act: Act, which: int) -> None:
+    def _bring_about(self, act: Action, which: int) -> None:
         """What the act is for."""
-        if act is Act.PROMOTE:
+        if act is Action.PROMOTE:
             self.world.add(delay=LATER_MS, **({"priority": 3} if which % 2 else {}))
             return
-        self.take(which, dies=act in (Act.REQUEUE, Act.FAIL))
-        if act is Act.RETRY and self.held and self._is_holder(self.held[-1]):
+        self.take(which, dies=act in (Action.REQUEUE, Action.FAIL))
+        if act is Action.RETRY and self.held and self._is_holder(self.held[-1]):
             held = self.held[-1]
             self._ends(held, held.hand.fail(held.job), is_completed=False)
 
@@ -240,16 +240,16 @@ class QueueMachine(RuleBasedStateMachine):
         while job := hand.take():
             self._ends(Held(hand, job, hand.token(job)), hand.finish(job), is_completed=True)
 
-    def _act(self, act: Act, seen: Seen, options: Options) -> None:
+    def _act(self, act: Action, seen: ExpectedJob, options: ActionOptions) -> None:
         held, fresh = self.world.pictures()[seen.id].token, self.world.seen(seen.id)
         result = self._watched(seen.id, lambda: self.world.act(act, seen, options))
         if result.outcome is not Outcome.DONE:
             return
-        assert not held or act is Act.RELEASE, f"{act} was done to a job that somebody holds"
+        assert not held or act is Action.RELEASE, f"{act} was done to a job that somebody holds"
         assert replace(fresh, token=seen.token) == seen, f"{act} was done to a job that was not as it was seen"
-        if act is Act.REMOVE:
+        if act is Action.REMOVE:
             self.removed[seen.id] = result.audit or 0
-        self.lives[seen.id] += act is Act.RETRY
+        self.lives[seen.id] += act is Action.RETRY
 
     def _watched(self, job: str, act: Callable[[], JobResult]) -> JobResult:
         """What is said to be done is seen in the store, to this job alone; what is not done leaves no trace."""

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.domain import redact
+from recovery.domain.redaction import redact
 
 SECRET = st.from_regex(r"[A-Za-z0-9_!#$%*+./=?^~-]{8,40}", fullmatch=True).map(lambda some: f"Zq{some}")
 KEYS = st.sampled_from(

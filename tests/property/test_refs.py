@@ -9,14 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.domain.refs import QueueRef, raw, shown, slug, text, unslug
+from recovery.domain.identifiers import QueueRef, decode_name, encode_name, printable, slug, unslug
 
-names = st.binary(max_size=60).map(text) | st.text(max_size=60).map(lambda name: text(name.encode("utf-8", "ignore")))
+names = st.binary(max_size=60).map(decode_name) | st.text(max_size=60).map(
+    lambda name: decode_name(name.encode("utf-8", "ignore"))
+)
 
 
 @given(st.binary(max_size=60))
 def test_no_byte_of_a_name_is_lost(data: bytes) -> None:
-    assert raw(text(data)) == data
+    assert encode_name(decode_name(data)) == data
 
 
 @given(names)
@@ -49,7 +51,7 @@ def test_a_segment_that_could_be_written_otherwise_is_refused(segment: str) -> N
 
 @given(names)
 def test_what_is_shown_can_be_printed_and_hides_nothing(name: str) -> None:
-    seen = shown(name)
+    seen = printable(name)
     seen.encode()
     assert not any(unicodedata.category(letter) == "Cc" and ord(letter) < 0x80 for letter in seen)
     assert not any(letter in "\u200b\u200e\u202e\u2066\ufeff" for letter in seen)

@@ -5,18 +5,26 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.domain.series import HOURS, MINUTE, POINTS, Ring, Tally, Window, library_minutes
+from recovery.domain.queues.time_series import (
+    HOURS,
+    MINUTE,
+    POINTS,
+    FinishedRing,
+    FinishedTally,
+    FinishedWindow,
+    library_minutes,
+)
 
 counts = st.none() | st.integers(0, 2**32 - 2)
-tallies = st.builds(Tally, counts, counts, counts)
+tallies = st.builds(FinishedTally, counts, counts, counts)
 minutes = st.integers(25_000_000, 40_000_000)
 
 
 @given(st.integers(1, 50), minutes, st.lists(tallies, min_size=1, max_size=120), st.integers(1, 60))
 def test_a_ring_gives_back_its_newest_cells_and_no_others(
-    cells: int, first: int, written: list[Tally], asked: int
+    cells: int, first: int, written: list[FinishedTally], asked: int
 ) -> None:
-    ring = Ring(unit=1, cells=cells)
+    ring = FinishedRing(unit=1, cells=cells)
     string = bytearray(cells * 16)
     for period, tally in enumerate(written, first):
         _write(string, ring, period, [tally])
@@ -28,8 +36,8 @@ def test_a_ring_gives_back_its_newest_cells_and_no_others(
 
 
 @given(st.integers(1, 50), minutes, st.lists(tallies, max_size=120))
-def test_writing_cells_in_a_row_is_writing_each_of_them(cells: int, first: int, row: list[Tally]) -> None:
-    ring = Ring(unit=1, cells=cells)
+def test_writing_cells_in_a_row_is_writing_each_of_them(cells: int, first: int, row: list[FinishedTally]) -> None:
+    ring = FinishedRing(unit=1, cells=cells)
     at_once, one_by_one = bytearray(cells * 16), bytearray(cells * 16)
     _write(at_once, ring, first, row)
     for period, tally in enumerate(row, first):
@@ -37,7 +45,7 @@ def test_writing_cells_in_a_row_is_writing_each_of_them(cells: int, first: int, 
     assert at_once == one_by_one
 
 
-def _write(string: bytearray, ring: Ring, first: int, row: list[Tally]) -> None:
+def _write(string: bytearray, ring: FinishedRing, first: int, row: list[FinishedTally]) -> None:
     for offset, piece in ring.pieces(first, row):
         string[offset : offset + len(piece)] = piece
     assert len(string) == ring.cells * 16
@@ -45,7 +53,7 @@ def _write(string: bytearray, ring: Ring, first: int, row: list[Tally]) -> None:
 
 @given(st.sampled_from(HOURS), st.integers(10**12, 4 * 10**12))
 def test_every_chart_ends_with_the_newest_closed_bucket(hours: int, now: int) -> None:
-    window = Window.of(hours, now)
+    window = FinishedWindow.of(hours, now)
     assert window.size <= POINTS
     assert window.end * MINUTE <= now < (window.end + window.step) * MINUTE
 

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from recovery.backends.sql import health
-from recovery.connections import registry
-from recovery.domain.inbox import Inbox
-from recovery.domain.mandate import Mandate, always
-from recovery.domain.scans import Scan
+from recovery.backends.job_tables import server_uptime
+from recovery.domain.scanners.types import ScannerKind
+from recovery.domain.scheduler.leader_token import LeaderToken, always_leader
+from recovery.domain.stuck.inbox import StuckInbox
 from recovery.models import BrakeState, Incident, ScannerPause
-from recovery.scanners.acting.rights import Rights
-from recovery.scanners.acting.warrant import Warrant
-from recovery.scanners.deep.startup_sweep import StartupSweep
+from recovery.scanners.job_tables.startup_sweep import StartupSweep
+from recovery.scanners.runtime.permissions import ScannerPermissions
+from recovery.scanners.runtime.store_rights import StoreRightsCheck
+from recovery.stores import registry
 from tests.stores import Store
 from tests.table_bench import JOBS, REF, TABLE, Postgresql, TableBench, configured
 from tests.waiting import until
@@ -71,7 +71,7 @@ def play(
     postgresql: Postgresql, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[TableWorld], tuple[TableBench, Callable[[], object]]]]:
     """Makes a world with its rows, and what one run of the sweep is in it."""
-    monkeypatch.setattr(health, "uptime", lambda _: None)  # it has been up for long
+    monkeypatch.setattr(server_uptime, "uptime", lambda _: None)  # it has been up for long
     postgresql.run(JOBS)
     postgresql.run("CREATE ROLE reader LOGIN")
     postgresql.run("GRANT USAGE ON SCHEMA public TO reader")
@@ -91,17 +91,17 @@ def play(
             rest = read_only + TABLE + world.toml
             stack.enter_context(configured(tmp_path, monkeypatch, state_store, {"app": place}, rest))
             if world.is_paused:
-                ScannerPause.objects.create(scanner=Scan.STARTUP_SWEEP.value, by="ada", at=now_ms())
+                ScannerPause.objects.create(scanner=ScannerKind.STARTUP_SWEEP.value, by="ada", at=now_ms())
             bench = TableBench(postgresql, state_store)
             bench.is_led = world.is_led
             bench.orphan(*range(1, world.rows + 1))
             if world.quarantined:
                 quarantine("1", REF)
-            mandate = Mandate(7, always if world.is_led else lambda: False)
-            holding = Warrant(registry.registry(), mandate, lambda _: ()).holding(Scan.STARTUP_SWEEP)
+            mandate = LeaderToken(7, always_leader if world.is_led else lambda: False)
+            holding = ScannerPermissions(registry.registry(), mandate, lambda _: ()).holding(ScannerKind.STARTUP_SWEEP)
             sweep = StartupSweep(registry.registry(), mandate, holding)
             snapshot = bench.collect()
-            Rights(registry.registry(), lambda: snapshot).run(now_ms())
+            StoreRightsCheck(registry.registry(), lambda: snapshot).run(now_ms())
             bench.forget()
             return bench, lambda: None if world.is_paused else sweep.run(now_ms())
 
@@ -143,7 +143,7 @@ def test_rows_are_swept_in_time_where_it_is_predicted_and_nowhere_else(
     assert {id: at for id, at in done.items() if at > (waits[id] or 0)} == {}
 
 
-def _looked(bench: TableBench) -> Inbox | None:
+def _looked(bench: TableBench) -> StuckInbox | None:
     """None when the database did not answer in time, as on a busy machine: then nothing is predicted of its rows."""
     inbox = bench.watch()
     is_read = not inbox.faults and not any(tally.error for tally in inbox.queues)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.domain.tuning.prediction import predict
-from recovery.domain.tuning.proposal import ABOUT, proposed
-from recovery.domain.tuning.timing import Timing
+from recovery.domain.tuning.proposal import ABOUT, propose_timing
+from recovery.domain.tuning.timing import WorkerTiming
 from recovery.errors import Illegible
 from tests.tuning import KUBERNETES, judged, kinds, patched
 
@@ -24,7 +24,7 @@ BY_HAND = {
 }
 SECONDS = st.floats(0.001, 10_000).map(lambda value: round(value, 3))
 TIMINGS = st.builds(
-    Timing,
+    WorkerTiming,
     lock=SECONDS,
     renew=SECONDS,
     stalled_interval=st.just(0.0) | SECONDS,
@@ -107,7 +107,7 @@ def test_pieces_of_manifests_give_findings_or_a_clear_error(text: str) -> None:
 
 
 @given(TIMINGS)
-def test_a_prediction_holds_together(timing: Timing) -> None:
+def test_a_prediction_holds_together(timing: WorkerTiming) -> None:
     said = predict(timing)
     if said.recovery is None:
         assert timing.stalled_interval == 0
@@ -119,9 +119,9 @@ def test_a_prediction_holds_together(timing: Timing) -> None:
 
 
 @given(TIMINGS, st.booleans())
-def test_what_is_proposed_is_never_worse_and_proposed_but_once(timing: Timing, may_pause: bool) -> None:
-    better = proposed(timing, has_pre_stop=may_pause)
-    assert proposed(better, has_pre_stop=may_pause) == better
+def test_what_is_proposed_is_never_worse_and_proposed_but_once(timing: WorkerTiming, may_pause: bool) -> None:
+    better = propose_timing(timing, has_pre_stop=may_pause)
+    assert propose_timing(better, has_pre_stop=may_pause) == better
     now, then = predict(timing), predict(better)
     assert then.recovery
     assert then.recovery.about <= ABOUT

@@ -7,9 +7,10 @@ import unicodedata
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from recovery.domain import ansi, levels, secrets
-from recovery.domain.lines import Query
-from recovery.domain.written import JUDGED, LIMIT, sieve, written
+from recovery.domain.logs import ansi, levels
+from recovery.domain.logs.sanitize import JUDGED, LIMIT, line_prefilter, sanitize_line
+from recovery.domain.logs.types import LogQuery
+from recovery.domain.redaction import secret_finder
 
 SECRET = st.from_regex(r"[A-Za-z0-9_]{10,24}", fullmatch=True).map(lambda some: f"Zq{some}7")
 CODES = st.sampled_from(
@@ -37,7 +38,7 @@ PIECES = st.one_of(
     st.text(max_size=8),
     CODES,
     UNSEEN,
-    st.sampled_from([*secrets.WORDS, *secrets.PARTS, *SIGNS]),
+    st.sampled_from([*secret_finder.WORDS, *secret_finder.PARTS, *SIGNS]),
     st.sampled_from(SHAPES),
     st.sampled_from([*FOLDED, *SAID]),
 )
@@ -48,7 +49,7 @@ LINES = st.one_of(st.binary(max_size=300), TEXTS.map(lambda text: text.encode("u
 
 @given(LINES)
 def test_nothing_comes_out_that_a_terminal_or_a_browser_would_obey(raw: bytes) -> None:
-    line = written("1", 1, raw, {})
+    line = sanitize_line("1", 1, raw, {})
     assert not [sign for sign in line.text if sign != "\t" and unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp")]
     assert not any("\u202a" <= sign <= "\u202e" or "\u2066" <= sign <= "\u2069" for sign in line.text)
     assert all(set(span.look.split()) <= set(ansi.LOOKS) and span.text for span in line.spans)
@@ -61,8 +62,8 @@ def test_nothing_comes_out_that_a_terminal_or_a_browser_would_obey(raw: bytes) -
 @example("COO\u212aie: a; b=")
 def test_the_quick_look_for_names_is_never_weaker_than_the_search(text: str) -> None:
     lowered = text.lower()
-    if not secrets.may_name(text):
-        assert not list(secrets.behind_names(text, lowered))
+    if not secret_finder.may_name(text):
+        assert not list(secret_finder.behind_names(text, lowered))
 
 
 @given(SECRET, st.data())
@@ -72,7 +73,7 @@ def test_a_secret_is_not_shown_however_it_is_cut_in_two(secret: str, data: st.Da
     seam = st.one_of(CODES, st.sampled_from(["\x00", "\u200b", "\xad", "\x08"]))
     for place in sorted(data.draw(st.sets(st.integers(0, len(whole)), max_size=4)), reverse=True):
         whole = whole[:place] + data.draw(seam) + whole[place:]
-    shown = written("1", 1, whole.encode(), {})
+    shown = sanitize_line("1", 1, whole.encode(), {})
     letters = "".join(sign for sign in shown.text if sign.isalnum())
     assert secret.replace("_", "") not in letters
     assert all(secret[-6:] not in span.text for span in shown.spans)
@@ -84,7 +85,7 @@ CUT = ["4111 1111 1111 1111", "redis://u:Zqhunter22@h", "token=Zqhunter22"]
 @given(st.integers(LIMIT - 60, LIMIT + 20), st.sampled_from(CUT))
 def test_a_secret_is_not_shown_in_part_where_the_line_is_cut(place: int, secret: str) -> None:
     raw = b"x" * (place - 1) + b" " + secret.encode() + b" " + b"y" * 5000
-    line = written("1", 1, raw, {})
+    line = sanitize_line("1", 1, raw, {})
     assert "4111" not in line.text
     assert "Zq" not in line.text
     assert len(line.text) <= JUDGED
@@ -94,25 +95,25 @@ def test_a_secret_is_not_shown_in_part_where_the_line_is_cut(place: int, secret:
 @settings(max_examples=250)
 @given(LINES, st.data())
 def test_the_sieve_lets_through_all_that_matches(raw: bytes, data: st.DataObject) -> None:
-    line = written("1", 1, raw, {})
+    line = sanitize_line("1", 1, raw, {})
     start = data.draw(st.integers(0, len(line.text)))
     term = line.text[start : start + data.draw(st.integers(1, 6))].swapcase()
-    query = Query(include=(term,)) if term else Query()
+    query = LogQuery(include=(term,)) if term else LogQuery()
     if query.matches(line):
-        assert sieve(query)(raw)
-        assert sieve(query)(b"before\n" + raw + b"\nbehind")
+        assert line_prefilter(query)(raw)
+        assert line_prefilter(query)(b"before\n" + raw + b"\nbehind")
 
 
 @settings(max_examples=250)
 @given(st.one_of(LINES, SAYINGS))
 def test_the_sieve_lets_through_every_line_of_a_level(raw: bytes) -> None:
-    line = written("1", 1, raw, {})
+    line = sanitize_line("1", 1, raw, {})
     if line.level:
-        assert sieve(Query(levels=frozenset((line.level,))))(raw)
-        assert sieve(Query(levels=frozenset((line.level,))))(b"before\n" + raw + b"\nbehind")
+        assert line_prefilter(LogQuery(levels=frozenset((line.level,))))(raw)
+        assert line_prefilter(LogQuery(levels=frozenset((line.level,))))(b"before\n" + raw + b"\nbehind")
 
 
 @given(st.one_of(TEXTS, st.text(max_size=500)))
 def test_any_text_has_a_level_or_none(text: str) -> None:
-    levels.found(text)
-    levels.found("{" + text)
+    levels.find_level(text)
+    levels.find_level("{" + text)

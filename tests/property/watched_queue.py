@@ -7,13 +7,13 @@ from typing import Any
 
 from recovery import shared_clock
 from recovery.actions import runner
-from recovery.connections import registry
-from recovery.domain.acting import Act, Actor, JobResult, Options, Order, Outcome, Seen
-from recovery.domain.refs import QueueRef
-from recovery.domain.verdicts import Kind
+from recovery.domain.actions.types import Action, ActionCommand, ActionOptions, Actor, ExpectedJob, JobResult, Outcome
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.stuck.types import VerdictKind
 from recovery.models import AuditJob
-from recovery.reads import sightings
-from recovery.reads.sightings import Mark
+from recovery.reads.stuck import observations
+from recovery.reads.stuck.observations import JobObservation
+from recovery.stores import registry
 from tests.contract.places import places
 from tests.fleet import Library, Queue
 from tests.hands import Hand
@@ -64,15 +64,15 @@ class WatchedQueue:
 
     # -- what an operator does
 
-    def seen(self, job: str) -> Seen:
-        return runner.seen(self.ref, (job,))[0]
+    def seen(self, job: str) -> ExpectedJob:
+        return runner.current_jobs(self.ref, (job,))[0]
 
-    def act(self, act: Act, seen: Seen, options: Options) -> JobResult:
-        (result,) = runner.perform(Order(act, self.ref, PERSON, "to see what happens", (seen,), options))
+    def act(self, act: Action, seen: ExpectedJob, options: ActionOptions) -> JobResult:
+        (result,) = runner.perform(ActionCommand(act, self.ref, PERSON, "to see what happens", (seen,), options))
         return result
 
-    def turn(self, act: Act) -> JobResult:
-        (result,) = runner.perform(Order(act, self.ref, PERSON, "to see what happens"))
+    def turn(self, act: Action) -> JobResult:
+        (result,) = runner.perform(ActionCommand(act, self.ref, PERSON, "to see what happens"))
         return result
 
     def restore(self, entry: int) -> JobResult:
@@ -87,8 +87,8 @@ class WatchedQueue:
             if picture.places == ("active",) and not picture.token:
                 seen = self.seen(job)
                 signature = (seen.processed_at, seen.starts, seen.attempts, seen.stalls)
-                marks[job] = Mark(Kind.UNLOCKED, then, then, then, signature)
-        sightings.save(registry.registry().state(), self.ref, marks, ())
+                marks[job] = JobObservation(VerdictKind.UNLOCKED, then, then, then, signature)
+        observations.save(registry.registry().state(), self.ref, marks, ())
 
     # -- how it stands
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.domain.ages import age, took
+from recovery.domain.time_units import age, elapsed
 
 
 @pytest.mark.parametrize(
@@ -34,4 +34,4 @@ def test_an_age_is_said_at_one_glance(ms: int, words: str) -> None:
     ],
 )
 def test_a_short_run_is_said_finely(ms: int, words: str) -> None:
-    assert took(ms) == words
+    assert elapsed(ms) == words

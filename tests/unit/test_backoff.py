@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.domain.ages import HOUR, SECOND
-from recovery.domain.backoff import Backoff, Backoffs
+from recovery.domain.auto_retry.backoff import Backoff, Backoffs
+from recovery.domain.time_units import HOUR, SECOND
 
 EVEN = Backoff(jitter=0.0)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.domain.blockers import Blocked, Blocker
-from recovery.reads import blockers
+from recovery.domain.scanners.blockers import Blocker, ScannerBlock
+from recovery.reads.scanners import blockers
 
 
 def test_whoever_adds_a_blocker_says_when_it_applies() -> None:
@@ -14,7 +14,7 @@ def test_whoever_adds_a_blocker_says_when_it_applies() -> None:
 
 @pytest.mark.parametrize("blocker", Blocker)
 def test_it_goes_on_after_a_scanners_name(blocker: Blocker) -> None:
-    clause = Blocked(blocker, "ma\x00in", "").clause
+    clause = ScannerBlock(blocker, "ma\x00in", "").clause
     assert clause[0].islower()
     assert not clause.endswith(".")
     assert "{" not in clause

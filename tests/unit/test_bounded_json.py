@@ -7,12 +7,13 @@ import tracemalloc
 
 import pytest
 
-from dashboard.tree import tree
-from recovery.backends.shared import decode
-from recovery.backends.shared.whole import _stack
-from recovery.domain import bounded_json, redact
+from dashboard.base.json_tree import tree
+from recovery.backends.redis_common import decode
+from recovery.backends.redis_common.job_details import _stack
+from recovery.domain import bounded_json
 from recovery.domain.bounded_json import VALUES_LIMIT, TooManyValues
-from recovery.domain.payload_shape import shape
+from recovery.domain.redaction import redact
+from recovery.domain.redaction.payload_shape import shape
 
 MEGABYTE = 1 << 20
 ATOMS = ["{}", "[]", "[[]]", '{"a":1}', "1.5"]

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from recovery.domain.chain import FIELDS, KEY_LIMIT, Link, canonical, job_key
-from recovery.domain.refs import text
-from recovery.domain.signatures import signature
+from recovery.domain.audit.hash_chain import FIELDS, KEY_LIMIT, AuditChainLink, canonical, job_key
+from recovery.domain.auto_retry.error_signatures import signature
+from recovery.domain.identifiers import decode_name
 
-LINK = Link(
+LINK = AuditChainLink(
     7,
     1_795_000_000_000,
     "intent",
@@ -44,11 +44,11 @@ def test_a_text_does_not_pass_for_its_neighbour() -> None:
 
 
 def test_all_fields_are_listed() -> None:
-    assert tuple(field.name for field in fields(Link)) == FIELDS
+    assert tuple(field.name for field in fields(AuditChainLink)) == FIELDS
 
 
 def test_any_byte_of_a_name_can_be_written() -> None:
-    assert canonical({"job": text(b"\xff\x00")}) == '{"job":"\\udcff\\u0000"}'
+    assert canonical({"job": decode_name(b"\xff\x00")}) == '{"job":"\\udcff\\u0000"}'
 
 
 def test_a_long_id_is_cut_and_still_told_apart() -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from dashboard.charts import throughput
-from dashboard.charts.spark import BAR_WIDTH, bar, spark
-from recovery.domain.counts import Counts, Rates
-from recovery.domain.series import Point, Series
+from dashboard.queues.overview.sparkline import BAR_WIDTH, bar, spark
+from dashboard.queues.queue import throughput_chart
+from recovery.domain.queues.time_series import FinishedPoint, FinishedSeries
+from recovery.domain.queues.types import JobCounts, Rates
 from tests.samples import counts, rates
 
 
@@ -51,7 +51,7 @@ def test_half_known_words_say_unknown() -> None:
 @pytest.mark.parametrize(
     "some", [counts(waiting=1), counts(waiting=10**9, failed=1), counts(active=3, delayed=4, failed=5)]
 )
-def test_the_bar_is_filled_exactly(some: Counts) -> None:
+def test_the_bar_is_filled_exactly(some: JobCounts) -> None:
     parts = bar(some)
     assert parts[0].x == 0
     assert parts[-1].x + parts[-1].width == BAR_WIDTH
@@ -63,19 +63,23 @@ def test_what_is_completed_does_not_crowd_the_bar() -> None:
 
 
 def test_an_unknown_state_has_no_part() -> None:
-    assert bar(Counts()) == ()
+    assert bar(JobCounts()) == ()
 
 
-SERIES = Series((Point(0, 3, 1, None), Point(60_000, None, None, None), Point(120_000, 0, 0, None)), 60_000, "library")
+SERIES = FinishedSeries(
+    (FinishedPoint(0, 3, 1, None), FinishedPoint(60_000, None, None, None), FinishedPoint(120_000, 0, 0, None)),
+    60_000,
+    "library",
+)
 
 
 def test_a_gap_in_a_chart_is_null_and_never_zero() -> None:
-    figure = json.loads(json.dumps(throughput.figure(SERIES)))
+    figure = json.loads(json.dumps(throughput_chart.figure(SERIES)))
     assert [trace["y"] for trace in figure["data"]] == [[3, None, 0], [1, None, 0]]
 
 
 def test_colours_are_named_and_left_to_the_theme() -> None:
-    written = json.dumps(throughput.figure(SERIES))
+    written = json.dumps(throughput_chart.figure(SERIES))
     assert "var:completed" in written
     assert not re.search(r"#[0-9a-f]{3,6}|rgb", written)
 

@@ -2,21 +2,21 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.domain.ages import MINUTE
-from recovery.domain.concerns import Concern, Kind, concerns, failure_rate
-from recovery.domain.counts import QueueSample
-from recovery.domain.inbox import Inbox, Tally
-from recovery.domain.outlook import QueueOutlook
-from recovery.domain.policy import Scanner
-from recovery.domain.verdicts import Kind as Verdict
+from recovery.domain.policies.types import PolicyScanner
+from recovery.domain.queues.health import QueueProblem, QueueProblemKind, failure_rate, queue_problems
+from recovery.domain.queues.types import QueueSample
+from recovery.domain.stuck.inbox import StuckInbox, StuckTally
+from recovery.domain.stuck.outlook import QueueOutlook
+from recovery.domain.stuck.types import VerdictKind as Verdict
+from recovery.domain.time_units import MINUTE
 from tests.samples import NOW, abandoned, counts, queue, rates, snapshot
 
 
 def said(*queues: QueueSample, silent: str = "") -> list[str]:
-    return [sentence(concern) for concern in concerns(snapshot(*queues, silent=silent))]
+    return [sentence(concern) for concern in queue_problems(snapshot(*queues, silent=silent))]
 
 
-def sentence(concern: Concern) -> str:
+def sentence(concern: QueueProblem) -> str:
     return f"{concern.lead} {concern.name} {concern.rest}"
 
 
@@ -81,12 +81,12 @@ def test_old_numbers_trigger_no_claim() -> None:
 
 
 def test_the_same_trouble_is_told_once_with_its_worst_case() -> None:
-    (only,) = concerns(snapshot(abandoned("bull:a", 2), abandoned("bull:b", 70), abandoned("bull:c", 5)))
+    (only,) = queue_problems(snapshot(abandoned("bull:a", 2), abandoned("bull:b", 70), abandoned("bull:c", 5)))
     assert (only.name, only.others) == ("bull:b", 2)
 
 
 def test_three_sentences_at_most_gravest_first() -> None:
-    told = concerns(
+    told = queue_problems(
         snapshot(
             queue("bull:late", counts=counts(waiting=1), oldest_waiting_at=NOW - 60 * MINUTE),
             queue("bull:paused", counts=counts(waiting=1), is_paused=True),
@@ -94,7 +94,11 @@ def test_three_sentences_at_most_gravest_first() -> None:
             abandoned(),
         )
     )
-    assert [concern.kind for concern in told] == [Kind.ABANDONED, Kind.FAILING, Kind.PAUSED]
+    assert [concern.kind for concern in told] == [
+        QueueProblemKind.ABANDONED,
+        QueueProblemKind.FAILING,
+        QueueProblemKind.PAUSED,
+    ]
 
 
 def test_a_queue_speaks_once() -> None:
@@ -111,7 +115,7 @@ def test_a_failure_rate_needs_both_numbers(completed: int | None, failed: int | 
 
 def test_a_chosen_deployment_hears_of_its_own_only() -> None:
     world = snapshot(abandoned("bull:a"), abandoned("bull:b", 70, deployment="eu"))
-    assert [concern.name for concern in concerns(world, deployment="main")] == ["bull:a"]
+    assert [concern.name for concern in queue_problems(world, deployment="main")] == ["bull:a"]
 
 
 @pytest.mark.parametrize(
@@ -124,8 +128,8 @@ def test_a_chosen_deployment_hears_of_its_own_only() -> None:
 )
 def test_what_a_look_has_proven_is_said_in_its_words(workers: int | None, why: str) -> None:
     one = queue("bull:jobs", counts=counts(active=20), workers=workers, stalled_check_ttl=None)
-    inbox = Inbox(NOW, queues=(Tally(one.ref, {Verdict.ABANDONED: 12}),))
-    assert [sentence(concern) for concern in concerns(snapshot(one), inbox=inbox)] == [
+    inbox = StuckInbox(NOW, queues=(StuckTally(one.ref, {Verdict.ABANDONED: 12}),))
+    assert [sentence(concern) for concern in queue_problems(snapshot(one), inbox=inbox)] == [
         f"12 jobs are abandoned in bull:jobs {why}: nothing will ever recover them."
     ]
 
@@ -147,18 +151,18 @@ def test_what_a_look_has_proven_is_said_in_its_words(workers: int | None, why: s
 )
 def test_nothing_will_rescue_is_said_of_those_that_no_scanner_takes(rescued: int, said: str, tone: str) -> None:
     one = queue("bull:jobs", counts=counts(active=20), workers=0, stalled_check_ttl=None)
-    ahead = QueueOutlook(rescued, rescued, NOW + 27 * MINUTE, Scanner.STALE_CHECK)
-    inbox = Inbox(NOW, queues=(Tally(one.ref, {Verdict.ABANDONED: 12}, outlook=ahead),))
-    (told,) = concerns(snapshot(one), inbox=inbox)
+    ahead = QueueOutlook(rescued, rescued, NOW + 27 * MINUTE, PolicyScanner.STALE_CHECK)
+    inbox = StuckInbox(NOW, queues=(StuckTally(one.ref, {Verdict.ABANDONED: 12}, outlook=ahead),))
+    (told,) = queue_problems(snapshot(one), inbox=inbox)
     where = "12 jobs are abandoned in bull:jobs while no worker is connected"
     assert (sentence(told), told.tone) == (f"{where}: {said}", tone)
 
 
 def test_where_a_scanner_would_put_them_back_active_jobs_without_a_worker_are_no_loss() -> None:
     one = queue("bull:jobs", counts=counts(active=1), workers=0, stalled_check_ttl=None)
-    ahead = QueueOutlook(0, 1, NOW + 35_000, Scanner.ORPHAN_WATCH)
-    inbox = Inbox(NOW, queues=(Tally(one.ref, {Verdict.WORKER_LOST: 1}, outlook=ahead),))
-    (told,) = concerns(snapshot(one), inbox=inbox)
+    ahead = QueueOutlook(0, 1, NOW + 35_000, PolicyScanner.ORPHAN_WATCH)
+    inbox = StuckInbox(NOW, queues=(StuckTally(one.ref, {Verdict.WORKER_LOST: 1}, outlook=ahead),))
+    (told,) = queue_problems(snapshot(one), inbox=inbox)
     assert (
         sentence(told)
         == "1 job is active in bull:jobs and no worker is connected: orphan-watch recovers it within 35 s."

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from recovery.config import Config, Mode, Thresholds, load
-from recovery.domain.backoff import Backoff
-from recovery.domain.policies import Source, resolved
-from recovery.domain.policy import Mode as PolicyMode
-from recovery.domain.refs import QueueRef
+from recovery.config import Config, DeploymentMode, Thresholds, load
+from recovery.domain.auto_retry.backoff import Backoff
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.policies.policy_layers import PolicySource, resolve_policy
+from recovery.domain.policies.types import ScannerMode as PolicyMode
 from recovery.errors import ConfigError, DeploymentMissing, Problem
 
 Read = Callable[..., Config]
@@ -62,7 +62,7 @@ def test_nothing_at_all_is_a_configuration_without_deployments(read: Read) -> No
 def test_one_url_is_enough(read: Read) -> None:
     config = read(UNSTALL_REDIS_URL="redis://queues:6380/2")
     (main,) = config.deployments
-    assert (main.name, main.label, main.mode, main.database) == ("main", "main", Mode.SINGLE, 2)
+    assert (main.name, main.label, main.mode, main.database) == ("main", "main", DeploymentMode.SINGLE, 2)
     assert str(main.nodes[0]) == "queues:6380"
     assert config.state_url is None
 
@@ -80,7 +80,7 @@ def test_every_key_of_a_deployment_arrives(read: Read) -> None:
         read_only=True, timeout=2,
     )  # fmt: skip
     eu = read(toml).deployment("eu")
-    assert (eu.label, eu.mode, eu.sentinel_master, eu.database) == ("Europe", Mode.SENTINEL, "m", 3)
+    assert (eu.label, eu.mode, eu.sentinel_master, eu.database) == ("Europe", DeploymentMode.SENTINEL, "m", 3)
     assert (eu.login.username, eu.login.password) == ("u", "p/w")
     assert (eu.sentinel_login.username, eu.sentinel_login.password) == ("su", "sp")
     assert (eu.queues, eu.prefixes, eu.read_only, eu.timeout) == (("bull:mail",), ("bull", "{x}"), True, 2.0)
@@ -305,12 +305,12 @@ def test_policies_are_read_for_all_queues_for_a_deployment_and_for_one_queue(rea
     )
     places = [(layer.origin.deployment, layer.origin.base) for layer in config.policies]
     assert places == [("", ""), ("main", ""), ("main", "bull:mail"), ("", "bull:mail")]
-    assert {layer.origin.source for layer in config.policies} == {Source.FILE}
-    mail = resolved(config.policies, QueueRef("main", "bull:mail")).policy
+    assert {layer.origin.source for layer in config.policies} == {PolicySource.FILE}
+    mail = resolve_policy(config.policies, QueueRef("main", "bull:mail")).policy
     assert (mail.orphan_watch.mode, mail.orphan_watch.release) == (PolicyMode.ACT, True)
     assert (mail.stale_check.most, mail.idempotency) == (7, "sent once")
     assert mail.backoffs.of("mail:7") == Backoff(3, 5000)
-    assert resolved(config.policies, QueueRef("shop", "bull:pay")).policy.stale_check.most == 500
+    assert resolve_policy(config.policies, QueueRef("shop", "bull:pay")).policy.stale_check.most == 500
 
 
 @pytest.mark.parametrize(

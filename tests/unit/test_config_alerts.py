@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from recovery.config import Config, load
-from recovery.domain.alerts import AlertKind
-from recovery.domain.channels import Encryption, Format, Mail, Webhook
+from recovery.domain.alerts.channels import Mail, MailEncryption, Webhook, WebhookFormat
+from recovery.domain.alerts.types import AlertKind
 from recovery.errors import ConfigError
 
 SECRET = "s3cr3t"
@@ -36,12 +36,12 @@ def test_what_is_left_out_is_as_it_is_by_default(tmp_path: Path) -> None:
     assert isinstance(hook, Webhook)
     assert isinstance(mail, Mail)
     assert (hook.format, hook.header, hook.secret, hook.kinds) == (
-        Format.JSON,
+        WebhookFormat.JSON,
         "X-Unstall-Signature",
         "",
         frozenset(AlertKind),
     )
-    assert (mail.port, mail.encryption, mail.kinds) == (587, Encryption.STARTTLS, frozenset(AlertKind))
+    assert (mail.port, mail.encryption, mail.kinds) == (587, MailEncryption.STARTTLS, frozenset(AlertKind))
     assert read(tmp_path).alerting.channels == ()
 
 
@@ -54,7 +54,12 @@ def test_what_is_written_counts_and_secrets_come_from_files(tmp_path: Path) -> N
     alerting = read(tmp_path, alerts=terms, hook=hook, mail=mail).alerting
     one, other = alerting.channels
     assert one == Webhook(
-        "ops", f"https://hooks.example.com/{SECRET}", Format.SLACK, "X-Sig", SECRET, kinds=frozenset({AlertKind.GATE})
+        "ops",
+        f"https://hooks.example.com/{SECRET}",
+        WebhookFormat.SLACK,
+        "X-Sig",
+        SECRET,
+        kinds=frozenset({AlertKind.GATE}),
     )
     assert isinstance(other, Mail)
     assert (other.password, other.port, other.kinds) == (SECRET, 465, frozenset({AlertKind.GATE, AlertKind.QUARANTINE}))

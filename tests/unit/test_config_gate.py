@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from recovery.config import Config, load
-from recovery.config.gate import Gating, WithoutSample
-from recovery.domain.gate import Terms
+from recovery.config.gate import GateConfig, WithoutSample
+from recovery.domain.gate.state_machine import GateThresholds
 from recovery.errors import ConfigError
 
 
@@ -24,13 +24,15 @@ def test_a_server_has_the_common_thresholds_but_for_its_own(tmp_path: Path) -> N
         '[[servers]]\nid = "eu-1"\nlabel = "Import box"\n[[servers]]\nid = "eu-2"\nclose_at = 95\nsettle = 4\n',
     ).gate
     assert (gate.without_sample, gate.open_on_loopback) == (WithoutSample.MEASURE, True)
-    assert gate.terms_of("eu-1") == gate.terms_of("never seen") == Terms(85, 60, 2)
-    assert gate.terms_of("eu-2") == Terms(95, 60, 4)
+    assert gate.terms_of("eu-1") == gate.terms_of("never seen") == GateThresholds(85, 60, 2)
+    assert gate.terms_of("eu-2") == GateThresholds(95, 60, 4)
     assert [gate.label_of(id) for id in ("eu-1", "eu-2", "eu-3")] == ["Import box", "eu-2", "eu-3"]
 
 
 def test_nothing_written_is_closed_to_all_without_a_token_and_refuses_without_a_sample(tmp_path: Path) -> None:
-    assert read(tmp_path, "").gate == Gating(Terms(80, 70, 2), WithoutSample.REFUSE, open_on_loopback=False)
+    assert read(tmp_path, "").gate == GateConfig(
+        GateThresholds(80, 70, 2), WithoutSample.REFUSE, open_on_loopback=False
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from recovery.config import Config, load
-from recovery.domain.hooks import Choice, Event
+from recovery.domain.hooks.types import HookEvent, StageChoice
 from recovery.errors import ConfigError
 
 DATABASE = '[[databases]]\nname = "app"\nurl = "postgresql://u@db.example.internal/app"\n'
@@ -48,7 +48,7 @@ def test_a_row_that_follows_is_read(tmp_path: Path) -> None:
     )
     (hook,) = read(tmp_path, ROW | {"on": '["lost", "recovered"]', "failed": '"broken"'}, choose).hooks
     assert (hook.name, hook.deployment, hook.base, hook.call) == ("imports", "shop", "bull:imports", "")
-    assert hook.on == {Event.LOST, Event.RECOVERED}
+    assert hook.on == {HookEvent.LOST, HookEvent.RECOVERED}
     assert hook.follow is not None
     assert (hook.follow.table, hook.follow.path, hook.follow.active) == (
         "shop.imports",
@@ -56,13 +56,13 @@ def test_a_row_that_follows_is_read(tmp_path: Path) -> None:
         ("importing",),
     )
     assert (hook.follow.to, hook.follow.failed) == ("pending", "broken")
-    assert hook.follow.choices == (Choice("file", "lost", is_set=False), Choice("kind", "bare", equals=""))
+    assert hook.follow.choices == (StageChoice("file", "lost", is_set=False), StageChoice("kind", "bare", equals=""))
 
 
 def test_a_function_is_read(tmp_path: Path) -> None:
     (hook,) = read(tmp_path, {"name": '"a"', "queue": '"bull:x"', "call": '"shop.recovery:told"'}).hooks
     assert (hook.deployment, hook.call, hook.follow) == ("", "shop.recovery:told", None)
-    assert hook.on == {Event.RECOVERED}
+    assert hook.on == {HookEvent.RECOVERED}
 
 
 @pytest.mark.parametrize("key", ["name", "queue", "database", "table", "id", "stage", "from", "to"])

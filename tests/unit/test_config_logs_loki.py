@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.config.endpoints import Endpoint
+from recovery.config.addresses.http_endpoints import HttpEndpoint
 from recovery.config.logs import LIMIT, SHIPPED, LogSource
 from recovery.errors import ConfigError
 from tests.toml import Read, reading, refused
@@ -24,7 +24,7 @@ def test_without_any_there_are_the_lines_that_monitors_ship(read: Read) -> None:
 
 
 def test_a_name_and_an_address_are_enough(read: Read) -> None:
-    assert read(LOKI).logs == (SHIPPED, LogSource("all", "all", "loki", Endpoint("http://loki:3100")))
+    assert read(LOKI).logs == (SHIPPED, LogSource("all", "all", "loki", HttpEndpoint("http://loki:3100")))
 
 
 def test_all_that_may_be_said_is_taken_and_no_secret_is_shown(read: Read) -> None:

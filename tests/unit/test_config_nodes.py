@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from recovery.config.endpoints import Endpoint
-from recovery.config.nodes import LIMIT, Node, Prometheus
+from recovery.config.addresses.http_endpoints import HttpEndpoint
+from recovery.config.nodes import LIMIT, NodeConfig, PrometheusConfig
 from recovery.errors import ConfigError
 from tests.toml import Read, reading, refused
 
@@ -19,7 +19,7 @@ def read(tmp_path: Path) -> Read:
 
 def test_a_name_and_an_address_are_enough(read: Read) -> None:
     config = read("[[nodes]]\nid = 'eu-1'\nexporter = 'http://eu-1:9100/metrics?collect[]=cpu'")
-    assert config.nodes == (Node("eu-1", Endpoint("http://eu-1:9100/metrics?collect[]=cpu")),)
+    assert config.nodes == (NodeConfig("eu-1", HttpEndpoint("http://eu-1:9100/metrics?collect[]=cpu")),)
     assert config.nodes[0].exporter is not None
     assert config.nodes[0].exporter.target == "http://eu-1:9100/metrics"
 
@@ -32,8 +32,8 @@ def test_a_prometheus_may_name_its_servers(read: Read) -> None:
     assert config.prometheus is not None
     endpoint = config.prometheus.endpoint
     assert (endpoint.url, endpoint.token, endpoint.ca[-7:]) == ("https://prom/base", "open sesame", "/ca.pem")
-    assert config.prometheus == Prometheus(endpoint, "instance", 'job="node", env!~"te\\"st"', "/")
-    assert config.nodes == (Node("eu-1", None, "10.0.0.1:9100"),)
+    assert config.prometheus == PrometheusConfig(endpoint, "instance", 'job="node", env!~"te\\"st"', "/")
+    assert config.nodes == (NodeConfig("eu-1", None, "10.0.0.1:9100"),)
     assert "sesame" not in repr(config)
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from recovery.config import Config, load
-from recovery.domain import redact
-from recovery.domain.payload_shape import ShownValues, shape
-from recovery.domain.redact import MARK
-from recovery.domain.redaction_patterns import BadPattern, RedactionPatterns, compile_pattern
-from recovery.domain.refs import QueueRef
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.redaction import redact
+from recovery.domain.redaction.operator_patterns import BadPattern, RedactionPatterns, compile_pattern
+from recovery.domain.redaction.payload_shape import ShownValues, shape
+from recovery.domain.redaction.redact import MARK
 from recovery.errors import ConfigError
 
 MAIL = QueueRef("shop", "bull:mail")
@@ -28,7 +28,7 @@ def read(directory: Path, written: str) -> Config:
 @pytest.fixture(autouse=True)
 def _own_rules() -> Iterator[None]:
     yield
-    redact.use(RedactionPatterns())
+    redact.use_patterns(RedactionPatterns())
 
 
 def test_a_pattern_hides_and_another_keeps(tmp_path: Path) -> None:
@@ -39,12 +39,12 @@ def test_a_pattern_hides_and_another_keeps(tmp_path: Path) -> None:
         "keep = ['token=demo-[0-9a-f]{4,8}']\n",
     )
     said = "key ACME-7QX9Z1 of customer 123456, token=demo-12ab token=other-12ab"
-    redact.use(config.redaction.rules)
+    redact.use_patterns(config.redaction.rules)
     assert redact.text(said) == f"key {MARK} of customer {MARK}, token=demo-12ab token={MARK}"
 
 
 def test_what_is_only_partly_kept_stays_hidden() -> None:
-    redact.use(RedactionPatterns(keep=(compile_pattern("demo"),)))
+    redact.use_patterns(RedactionPatterns(keep=(compile_pattern("demo"),)))
     assert redact.text("token=demo-12ab") == f"token={MARK}"
 
 
@@ -81,7 +81,7 @@ def test_a_pattern_with_a_bounded_cost_is_taken(pattern: str) -> None:
 
 def test_the_most_costly_pattern_that_is_taken_is_quick() -> None:
     """499 ways at each place of a line of the longest kind."""
-    redact.use(RedactionPatterns(hide=(compile_pattern("[a-z]{1,499}!"),)))
+    redact.use_patterns(RedactionPatterns(hide=(compile_pattern("[a-z]{1,499}!"),)))
     began = time.process_time()
     redact.text("a" * 16_384)
     assert time.process_time() - began < 3.0

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from recovery.config import Columns, Config, Deployment, Engine, States, Table, load
-from recovery.domain.jobs import State
+from recovery.config import Config, Deployment, Engine, JobTable, TableColumns, TableStates, load
+from recovery.domain.jobs import JobState
 from recovery.errors import ConfigError, DeploymentMissing, Problem
 
 DATABASE = '[[databases]]\nname = "app"\nurl = "postgresql://u:p%40w@h/app"\n'
@@ -38,7 +38,7 @@ def test_a_database_and_a_table_are_enough(read: Read) -> None:
     (database,) = config.databases
     assert (database.engine, database.host, database.port, database.path) == (Engine.POSTGRESQL, "h", 5432, "app")
     assert (database.username, database.password, database.label) == ("u", "p@w", "app")
-    assert config.tables == (Table("app", "jobs", "jobs"),)
+    assert config.tables == (JobTable("app", "jobs", "jobs"),)
     assert (database.read_only, database.timeout) == (False, 2.0)
 
 
@@ -89,12 +89,16 @@ data = "payload"
 timezone = "Europe/Berlin"
 """
     (table,) = read(DATABASE + toml).tables
-    columns = Columns("job_id", "stage", "kind", "tries", "most", "error", "q", "s", "f", "l", "b", "who", "payload")
-    states = States(("pending",), ("importing", "parsing"), (2,), ("failed", -1))
-    assert table == Table("app", "imports", "work.jobs", columns, states, 5, 1500, 30_000, 3_600_000, "Europe/Berlin")
-    assert table.states.named("parsing") is State.ACTIVE
-    assert (table.states.named(2), table.states.named("2")) == (State.COMPLETED, State.COMPLETED)
-    assert table.states.named("anything") is State.UNKNOWN
+    columns = TableColumns(
+        "job_id", "stage", "kind", "tries", "most", "error", "q", "s", "f", "l", "b", "who", "payload"
+    )
+    states = TableStates(("pending",), ("importing", "parsing"), (2,), ("failed", -1))
+    assert table == JobTable(
+        "app", "imports", "work.jobs", columns, states, 5, 1500, 30_000, 3_600_000, "Europe/Berlin"
+    )
+    assert table.states.named("parsing") is JobState.ACTIVE
+    assert (table.states.named(2), table.states.named("2")) == (JobState.COMPLETED, JobState.COMPLETED)
+    assert table.states.named("anything") is JobState.UNKNOWN
 
 
 @pytest.mark.parametrize(

@@ -6,32 +6,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.config import Address, Login, Mode, hidden
-from recovery.config.urls import BadUrl, Place, parse, with_login
+from recovery.config import DeploymentMode as Mode
+from recovery.config import ServerAddress as Address
+from recovery.config import StoreLogin as Login
+from recovery.config import hidden
+from recovery.config.addresses.redis_urls import BadRedisUrl, RedisUrl, parse, with_login
 from tests.wires import deployment
 
 
 @pytest.mark.parametrize(
     ("url", "place"),
     [
-        ("redis://h", Place(Mode.SINGLE, False, (Address("h", 6379),), Login())),
-        ("REDIS://h/", Place(Mode.SINGLE, False, (Address("h", 6379),), Login())),
-        ("rediss://h:1/2", Place(Mode.SINGLE, True, (Address("h", 1),), Login(), 2)),
-        ("redis://h?db=3", Place(Mode.SINGLE, False, (Address("h", 6379),), Login(), 3)),
-        ("redis://:p%40%2Fw@h", Place(Mode.SINGLE, False, (Address("h", 6379),), Login("", "p@/w"))),
-        ("redis://u:p:w@h", Place(Mode.SINGLE, False, (Address("h", 6379),), Login("u", "p:w"))),
-        ("redis://u:p@w@h", Place(Mode.SINGLE, False, (Address("h", 6379),), Login("u", "p@w"))),
-        ("redis://[::1]:7/0", Place(Mode.SINGLE, False, (Address("::1", 7),), Login())),
-        ("unix:///run/r.sock", Place(Mode.SINGLE, False, (Address(path="/run/r.sock"),), Login())),
-        ("unix://u:p@/r.sock?db=4", Place(Mode.SINGLE, False, (Address(path="/r.sock"),), Login("u", "p"), 4)),
+        ("redis://h", RedisUrl(Mode.SINGLE, False, (Address("h", 6379),), Login())),
+        ("REDIS://h/", RedisUrl(Mode.SINGLE, False, (Address("h", 6379),), Login())),
+        ("rediss://h:1/2", RedisUrl(Mode.SINGLE, True, (Address("h", 1),), Login(), 2)),
+        ("redis://h?db=3", RedisUrl(Mode.SINGLE, False, (Address("h", 6379),), Login(), 3)),
+        ("redis://:p%40%2Fw@h", RedisUrl(Mode.SINGLE, False, (Address("h", 6379),), Login("", "p@/w"))),
+        ("redis://u:p:w@h", RedisUrl(Mode.SINGLE, False, (Address("h", 6379),), Login("u", "p:w"))),
+        ("redis://u:p@w@h", RedisUrl(Mode.SINGLE, False, (Address("h", 6379),), Login("u", "p@w"))),
+        ("redis://[::1]:7/0", RedisUrl(Mode.SINGLE, False, (Address("::1", 7),), Login())),
+        ("unix:///run/r.sock", RedisUrl(Mode.SINGLE, False, (Address(path="/run/r.sock"),), Login())),
+        ("unix://u:p@/r.sock?db=4", RedisUrl(Mode.SINGLE, False, (Address(path="/r.sock"),), Login("u", "p"), 4)),
         ("redis+sentinel://a,b:2/m",
-         Place(Mode.SENTINEL, False, (Address("a", 26379), Address("b", 2)), Login(), 0, "m")),
-        ("rediss+sentinel://u:p@a:1/m/5", Place(Mode.SENTINEL, True, (Address("a", 1),), Login("u", "p"), 5, "m")),
-        ("redis+cluster://a:1,[::2]:2", Place(Mode.CLUSTER, False, (Address("a", 1), Address("::2", 2)), Login())),
-        ("rediss+cluster://:p@a/0", Place(Mode.CLUSTER, True, (Address("a", 6379),), Login("", "p"))),
+         RedisUrl(Mode.SENTINEL, False, (Address("a", 26379), Address("b", 2)), Login(), 0, "m")),
+        ("rediss+sentinel://u:p@a:1/m/5", RedisUrl(Mode.SENTINEL, True, (Address("a", 1),), Login("u", "p"), 5, "m")),
+        ("redis+cluster://a:1,[::2]:2", RedisUrl(Mode.CLUSTER, False, (Address("a", 1), Address("::2", 2)), Login())),
+        ("rediss+cluster://:p@a/0", RedisUrl(Mode.CLUSTER, True, (Address("a", 6379),), Login("", "p"))),
     ],
 )  # fmt: skip
-def test_a_url_says_what_it_says(url: str, place: Place) -> None:
+def test_a_url_says_what_it_says(url: str, place: RedisUrl) -> None:
     assert parse(url) == place
 
 
@@ -64,7 +67,7 @@ def test_a_url_says_what_it_says(url: str, place: Place) -> None:
     ],
 )
 def test_a_bad_url_says_what_would_be_right(url: str, words: str) -> None:
-    with pytest.raises(BadUrl) as caught:
+    with pytest.raises(BadRedisUrl) as caught:
         parse(url)
     assert words in caught.value.remedy
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from recovery.config.database_urls import BadDatabaseUrl, parse
+from recovery.config.addresses.database_urls import BadDatabaseUrl, parse
 
 HERE = Path("/srv")
 PRINTABLE = "".join(map(chr, range(32, 127)))

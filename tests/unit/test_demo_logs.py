@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from recovery.demo import logbook
-from recovery.domain.levels import found
-from recovery.domain.lines import Level
-from recovery.domain.moments import own
-from recovery.processes import box
+from recovery.demo import worker_logs
+from recovery.domain.logs.levels import find_level
+from recovery.domain.logs.timestamps import line_timestamp
+from recovery.domain.logs.types import LogLevel
+from recovery.processes import all_in_one
 
 JOB = SimpleNamespace(id="7", name="charge", attemptsMade=0)
 
@@ -37,20 +37,20 @@ async def test_each_line_has_its_moment_and_its_level_and_a_failure_its_trace(
         raise KeyError("discount")
 
     for name in names:
-        log = logbook.logbook(name, tmp_path)
+        log = worker_logs.worker_logger(name, tmp_path)
         with pytest.raises(KeyError):
-            await logbook.told(fail, log)(JOB, "")
+            await worker_logs.with_job_logs(fail, log)(JOB, "")
         lines = (tmp_path / f"{name}.log").read_bytes().splitlines()
-        assert own(lines[0])
-        assert [found(lines[at].decode()) for at in (0, 1)] == [Level.INFO, Level.ERROR]
+        assert line_timestamp(lines[0])
+        assert [find_level(lines[at].decode()) for at in (0, 1)] == [LogLevel.INFO, LogLevel.ERROR]
         assert b"KeyError: 'discount'" in lines[-1]
 
 
 async def test_a_file_is_turned_before_it_is_large(
     tmp_path: Path, names: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logbook, "LARGEST", 1000)
-    log = logbook.logbook(names[0], tmp_path)
+    monkeypatch.setattr(worker_logs, "LARGEST", 1000)
+    log = worker_logs.worker_logger(names[0], tmp_path)
     for number in range(100):
         log.info("line %d", number)
     assert {file.name for file in tmp_path.iterdir()} == {"payments.log", "payments.log.1"}
@@ -58,13 +58,13 @@ async def test_a_file_is_turned_before_it_is_large(
 
 
 def test_without_a_folder_nothing_is_written(tmp_path: Path, names: tuple[str, str]) -> None:
-    logbook.logbook(names[0], None).info("unheard")
+    worker_logs.worker_logger(names[0], None).info("unheard")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_monitor_follows_them_unless_it_is_told_what_to_follow(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("UNSTALL_LOG_FILES", "UNSTALL_LOG_DOCKER", "UNSTALL_LOG_JOURNAL"):
         monkeypatch.delenv(name, raising=False)
-    assert box._ships(Path("/data/[x]/logs")) == {"UNSTALL_LOG_FILES": "/data/[[]x]/logs/*.log"}
+    assert all_in_one._ships(Path("/data/[x]/logs")) == {"UNSTALL_LOG_FILES": "/data/[[]x]/logs/*.log"}
     monkeypatch.setenv("UNSTALL_LOG_JOURNAL", "worker.service")
-    assert box._ships(Path("/data/logs")) == {}
+    assert all_in_one._ships(Path("/data/logs")) == {}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.domain.durations import Spread, durations
-from recovery.domain.jobs import JobRow, State
-from recovery.domain.refs import QueueRef
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobRow, JobState
+from recovery.domain.queues.job_durations import DurationPercentiles, durations
 
 QUEUE = QueueRef("main", "bull:jobs")
 
@@ -16,7 +16,7 @@ def run(took: int, waited: int = 10, **more: int) -> JobRow:
     started = 1_000 + delay + waited
     return JobRow(
         QUEUE.job("1"),
-        State.COMPLETED,
+        JobState.COMPLETED,
         added_at=1_000,
         processed_at=started,
         finished_at=started + took,
@@ -25,11 +25,11 @@ def run(took: int, waited: int = 10, **more: int) -> JobRow:
 
 
 def test_the_middle_and_the_slow_end_by_nearest_rank() -> None:
-    assert durations(run(took) for took in range(1, 101)).ran == Spread(50, 95)
+    assert durations(run(took) for took in range(1, 101)).ran == DurationPercentiles(50, 95)
 
 
 def test_one_job_is_its_own_middle_and_end() -> None:
-    assert durations([run(7)]).ran == Spread(7, 7)
+    assert durations([run(7)]).ran == DurationPercentiles(7, 7)
 
 
 def test_without_finished_jobs_nothing_is_claimed() -> None:
@@ -38,13 +38,13 @@ def test_without_finished_jobs_nothing_is_claimed() -> None:
 
 
 def test_a_delay_that_was_asked_for_is_not_waiting() -> None:
-    assert durations([run(5, waited=20, delay=60_000)]).waited == Spread(20, 20)
+    assert durations([run(5, waited=20, delay=60_000)]).waited == DurationPercentiles(20, 20)
 
 
 @pytest.mark.parametrize("again", [{"attempts": 2}, {"starts": 2}, {"stalls": 1}])
 def test_a_job_started_again_says_nothing_of_its_waiting(again: dict[str, int]) -> None:
     found = durations([run(5, **again)])
-    assert (found.ran, found.waited) == (Spread(5, 5), None)
+    assert (found.ran, found.waited) == (DurationPercentiles(5, 5), None)
 
 
 def test_clocks_that_differ_make_no_negative_times() -> None:

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from dashboard.fair_semaphore import FairSemaphore, NoFreeSlot
+from dashboard.server.fair_semaphore import FairSemaphore, NoFreeSlot
 
 
 async def turns() -> None:

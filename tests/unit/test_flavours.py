@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
-from recovery.backends import flavours, reader, workers
-from recovery.backends.bull.read import BullReader
-from recovery.backends.bullmq.read import BullMQReader
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef
+from recovery.backends import client_list, detection
+from recovery.backends.bull.reader import BullReader
+from recovery.backends.bullmq.reader import BullMQReader
+from recovery.backends.registry import reader
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobState
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
 from tests.clients import client, library_name, listing
 from tests.pipe import Pipe
 from tests.stores import Store
 
 JOBS = QueueRef("main", "bull:jobs")
-Look = Callable[..., Flavour | None]
+Look = Callable[..., LibraryVersion | None]
 
 
 @pytest.fixture
@@ -30,17 +31,17 @@ def keys(valkey: Store) -> redis.Redis:
 def look(valkey: Store) -> Iterator[Look]:
     pipe = Pipe(valkey.client)
 
-    def identify(base: str = JOBS.base, *commands: str) -> Flavour | None:
+    def identify(base: str = JOBS.base, *commands: str) -> LibraryVersion | None:
         """`commands`: what the workers of this queue wait with."""
         named = listing(*(client(library_name("bull", "jobs"), id=i, cmd=cmd) for i, cmd in enumerate(commands)))
-        found = workers.parse(named, [JOBS]) if commands else ()
-        return flavours.identify(pipe, [base], {base: found})[0]
+        found = client_list.parse(named, [JOBS]) if commands else ()
+        return detection.identify(pipe, [base], {base: found})[0]
 
     yield identify
     pipe.close()
 
 
-def seen(flavour: Flavour | None) -> tuple[Library, int | None, int | None]:
+def seen(flavour: LibraryVersion | None) -> tuple[QueueLibrary, int | None, int | None]:
     assert flavour is not None
     return flavour.library, flavour.major, flavour.upto
 
@@ -48,7 +49,7 @@ def seen(flavour: Flavour | None) -> tuple[Library, int | None, int | None]:
 def test_the_version_a_producer_wrote_is_believed(keys: redis.Redis, look: Look) -> None:
     keys.hset("bull:jobs:meta", "version", "bullmq:5.81.5")
     flavour = look()
-    assert seen(flavour) == (Library.BULLMQ, 5, None)
+    assert seen(flavour) == (QueueLibrary.BULLMQ, 5, None)
     assert flavour is not None
     assert flavour.label == "BullMQ 5.81"
     assert flavour.evidence == ("meta.version = bullmq:5.81.5 (written by a producer)",)
@@ -57,7 +58,7 @@ def test_the_version_a_producer_wrote_is_believed(keys: redis.Redis, look: Look)
 def test_workers_outweigh_what_a_producer_wrote(keys: redis.Redis, look: Look) -> None:
     keys.hset("bull:jobs:meta", "version", "bullmq:5.81.5")
     flavour = look(JOBS.base, "brpoplpush")
-    assert seen(flavour) == (Library.BULLMQ, 3, 4)
+    assert seen(flavour) == (QueueLibrary.BULLMQ, 3, 4)
     assert flavour is not None
     assert flavour.mixed
 
@@ -65,7 +66,7 @@ def test_workers_outweigh_what_a_producer_wrote(keys: redis.Redis, look: Look) -
 def test_two_generations_of_workers_are_a_mixture(keys: redis.Redis, look: Look) -> None:
     keys.hset("bull:jobs:meta", "opts.maxLenEvents", 10000)
     flavour = look(JOBS.base, "brpoplpush", "bzpopmin", "bzpopmin")
-    assert seen(flavour) == (Library.BULLMQ, 3, 4)
+    assert seen(flavour) == (QueueLibrary.BULLMQ, 3, 4)
     assert flavour is not None
     assert flavour.mixed
     assert "workers wait with bzpopmin (2) → BullMQ ≥ 5" in flavour.evidence
@@ -74,7 +75,7 @@ def test_two_generations_of_workers_are_a_mixture(keys: redis.Redis, look: Look)
 def test_without_a_version_the_range_is_shown(keys: redis.Redis, look: Look) -> None:
     keys.hset("bull:jobs:meta", "opts.maxLenEvents", 10000)
     flavour = look(JOBS.base, "bzpopmin")
-    assert seen(flavour) == (Library.BULLMQ, 5, 6)
+    assert seen(flavour) == (QueueLibrary.BULLMQ, 5, 6)
     assert flavour is not None
     assert flavour.label == "BullMQ 5–6"
 
@@ -92,7 +93,7 @@ def test_jobs_left_in_wait_while_paused_mean_six(keys: redis.Redis, look: Look) 
     keys.set("bull:jobs:id", 1)
     keys.hset("bull:jobs:meta", mapping={"opts.maxLenEvents": 10000, "paused": 1})
     keys.lpush("bull:jobs:wait", "1")
-    assert seen(look()) == (Library.BULLMQ, 6, None)
+    assert seen(look()) == (QueueLibrary.BULLMQ, 6, None)
 
 
 def test_five_and_six_on_one_queue_are_a_mixture(keys: redis.Redis, look: Look) -> None:
@@ -101,14 +102,14 @@ def test_five_and_six_on_one_queue_are_a_mixture(keys: redis.Redis, look: Look) 
     flavour = look()
     assert flavour is not None
     assert (flavour.major, flavour.mixed) == (5, True)
-    assert State.PAUSED in reader(flavour).capabilities(flavour).states
+    assert JobState.PAUSED in reader(flavour).capabilities(flavour).states
 
 
 def test_pro_is_shown_and_left_alone(keys: redis.Redis, look: Look) -> None:
     keys.hset("bull:jobs:meta", "version", "bullmq-pro:7.1.0")
     flavour = look()
     assert flavour is not None
-    assert flavour.library is Library.PRO
+    assert flavour.library is QueueLibrary.PRO
     assert "Pro" in flavour.read_only
 
 
@@ -116,7 +117,7 @@ def test_an_unheard_of_writer_is_shown_and_left_alone(keys: redis.Redis, look: L
     keys.hset("bull:jobs:meta", "version", "otherq:1\x00")
     flavour = look()
     assert flavour is not None
-    assert flavour.library is Library.UNKNOWN
+    assert flavour.library is QueueLibrary.UNKNOWN
     assert "otherq" in flavour.read_only
 
 
@@ -124,7 +125,7 @@ def test_a_bullmq_newer_than_we_know_is_shown_and_left_alone(keys: redis.Redis, 
     keys.hset("bull:jobs:meta", "version", "bullmq:7.0.0")
     flavour = look()
     assert flavour is not None
-    assert (flavour.library, flavour.major) == (Library.BULLMQ, 7)
+    assert (flavour.library, flavour.major) == (QueueLibrary.BULLMQ, 7)
     assert "newer" in flavour.read_only
 
 
@@ -133,7 +134,7 @@ def test_a_paused_bull_queue_is_bull(keys: redis.Redis, look: Look) -> None:
     keys.set("bull:jobs:meta-paused", 1)
     keys.hset("bull:jobs:meta", "paused", 1)
     keys.lpush("bull:jobs:paused", "1")
-    assert seen(look()) == (Library.BULL, 3, 4)
+    assert seen(look()) == (QueueLibrary.BULL, 3, 4)
 
 
 def test_what_bull_left_in_a_bullmq_queue_is_a_mixture(keys: redis.Redis, look: Look) -> None:
@@ -141,7 +142,7 @@ def test_what_bull_left_in_a_bullmq_queue_is_a_mixture(keys: redis.Redis, look: 
     keys.set("bull:jobs:meta-paused", 1)
     flavour = look()
     assert flavour is not None
-    assert (flavour.library, flavour.major, flavour.mixed) == (Library.BULLMQ, 5, True)
+    assert (flavour.library, flavour.major, flavour.mixed) == (QueueLibrary.BULLMQ, 5, True)
 
 
 def test_a_counter_of_another_program_is_no_queue(keys: redis.Redis, look: Look) -> None:
@@ -172,11 +173,11 @@ def test_what_the_acl_hides_is_unknown_and_left_alone(valkey: Store) -> None:
     valkey.client.acl_setuser("half", enabled=True, nopass=True, keys=["bull:jobs:id"], commands=["+@all"])
     client = valkey.connect(username="half", password="any")
     pipe = Pipe(client)
-    (flavour,) = flavours.identify(pipe, ["bull:jobs"], {})
+    (flavour,) = detection.identify(pipe, ["bull:jobs"], {})
     pipe.close()
     client.close()
     assert flavour is not None
-    assert flavour.library is Library.UNKNOWN
+    assert flavour.library is QueueLibrary.UNKNOWN
     assert "ACL" in flavour.read_only
 
 
@@ -184,7 +185,7 @@ def test_many_bases_are_identified_in_two_round_trips(keys: redis.Redis, valkey:
     for number in range(50):
         keys.hset(f"bull:q{number}:meta", "version", "bullmq:5.81.5")
     pipe = Pipe(valkey.client)
-    found = flavours.identify(pipe, [f"bull:q{number}" for number in range(60)], {})
+    found = detection.identify(pipe, [f"bull:q{number}" for number in range(60)], {})
     assert (sum(flavour is not None for flavour in found), pipe.trips) == (50, 1)
     pipe.close()
 
@@ -192,27 +193,27 @@ def test_many_bases_are_identified_in_two_round_trips(keys: redis.Redis, valkey:
 @pytest.mark.parametrize(
     ("flavour", "kind"),
     [
-        (Flavour(Library.BULL, 4), BullReader),
-        (Flavour(Library.BULLMQ, 5), BullMQReader),
-        (Flavour(Library.PRO), BullMQReader),
-        (Flavour(), BullMQReader),
+        (LibraryVersion(QueueLibrary.BULL, 4), BullReader),
+        (LibraryVersion(QueueLibrary.BULLMQ, 5), BullMQReader),
+        (LibraryVersion(QueueLibrary.PRO), BullMQReader),
+        (LibraryVersion(), BullMQReader),
     ],
 )
-def test_every_flavour_has_a_reader(flavour: Flavour, kind: type) -> None:
+def test_every_flavour_has_a_reader(flavour: LibraryVersion, kind: type) -> None:
     assert type(reader(flavour)) is kind
 
 
 @pytest.mark.parametrize(
     ("flavour", "names", "concurrency", "limit"),
     [
-        (Flavour(Library.BULLMQ, 4, "4.18.3"), False, False, False),
-        (Flavour(Library.BULLMQ, 5, "5.2.9"), False, False, False),
-        (Flavour(Library.BULLMQ, 5, "5.9.0"), True, True, False),
-        (Flavour(Library.BULLMQ, 5, "5.60.0"), True, True, True),
-        (Flavour(Library.BULLMQ, 6), True, True, True),
-        (Flavour(Library.BULL, 4), False, False, False),
+        (LibraryVersion(QueueLibrary.BULLMQ, 4, "4.18.3"), False, False, False),
+        (LibraryVersion(QueueLibrary.BULLMQ, 5, "5.2.9"), False, False, False),
+        (LibraryVersion(QueueLibrary.BULLMQ, 5, "5.9.0"), True, True, False),
+        (LibraryVersion(QueueLibrary.BULLMQ, 5, "5.60.0"), True, True, True),
+        (LibraryVersion(QueueLibrary.BULLMQ, 6), True, True, True),
+        (LibraryVersion(QueueLibrary.BULL, 4), False, False, False),
     ],
 )
-def test_capabilities_follow_the_version(flavour: Flavour, names: bool, concurrency: bool, limit: bool) -> None:
+def test_capabilities_follow_the_version(flavour: LibraryVersion, names: bool, concurrency: bool, limit: bool) -> None:
     able = reader(flavour).capabilities(flavour)
     assert (able.names_workers, able.global_concurrency, able.global_limit) == (names, concurrency, limit)

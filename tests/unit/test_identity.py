@@ -8,7 +8,7 @@ import pytest
 
 from recovery.errors import ConfigError
 from recovery.management.commands import up
-from recovery.monitor.identity import server_id
+from recovery.monitor.server_id import server_id
 
 CONTAINER_ID = "3f2a9c0d1e4b"
 MACHINE_ID = "0123456789abcdef"

@@ -10,15 +10,15 @@ import pytest
 from django.db import OperationalError
 
 from recovery.scheduler import lease
-from recovery.scheduler.holder import Holder
-from recovery.scheduler.lease import LOOK, MARGIN, RENEW, RETRY, SILENCE, TERM, Lease
-from recovery.scheduler.row import Grant, Row, Tenure
+from recovery.scheduler.lease import ANSWER_TIMEOUT, LOOK, MARGIN, RENEW, RETRY, TERM, LeaderLease
+from recovery.scheduler.lease_holder import LeaseHolder
+from recovery.scheduler.lease_row import LeaseGrant, LeaseRecord, LeaseRow
 
-ME = Holder("here", 1, 0, "", "me")
-OTHER = Holder("there", 2, 0, "", "other")
+ME = LeaseHolder("here", 1, 0, "", "me")
+OTHER = LeaseHolder("there", 2, 0, "", "other")
 
 
-class Script(Row):
+class Script(LeaseRow):
     """A row whose answers the test writes. `delay`: how long each takes."""
 
     def __init__(self, clock: Clock) -> None:
@@ -26,18 +26,18 @@ class Script(Row):
         self._clock = clock
         self.delay = 0.0
         self.is_away = False
-        self.tenure = Tenure("", 0, 0, 0, -1)
+        self.tenure = LeaseRecord("", 0, 0, 0, -1)
         self.asked: list[str] = []
 
-    def take(self, holder: str, term: int, seen: Tenure | None = None) -> Grant | None:
+    def take(self, holder: str, term: int, seen: LeaseRecord | None = None) -> LeaseGrant | None:
         self._answer("take")
         if holder == self.tenure.holder or self.tenure.left <= 0 or seen == self.tenure:
             epoch = self.tenure.epoch + (holder != self.tenure.holder)
-            self.tenure = Tenure(holder, epoch, 0, self.tenure.expires_at + term, term)
-            return Grant(epoch, 0)
+            self.tenure = LeaseRecord(holder, epoch, 0, self.tenure.expires_at + term, term)
+            return LeaseGrant(epoch, 0)
         return None
 
-    def read(self) -> Tenure:
+    def read(self) -> LeaseRecord:
         self._answer("read")
         return self.tenure
 
@@ -71,21 +71,23 @@ def row(clock: Clock) -> Script:
 
 
 @pytest.fixture
-def mine(row: Script) -> Lease:
-    return Lease(row, ME)
+def mine(row: Script) -> LeaderLease:
+    return LeaderLease(row, ME)
 
 
 def taken_by_another(row: Script, left: int = 9000) -> None:
-    row.tenure = Tenure(str(OTHER), row.tenure.epoch + 1, 0, 5, left)
+    row.tenure = LeaseRecord(str(OTHER), row.tenure.epoch + 1, 0, 5, left)
 
 
-def test_a_free_lease_is_taken_at_the_first_step(mine: Lease) -> None:
+def test_a_free_lease_is_taken_at_the_first_step(mine: LeaderLease) -> None:
     assert (mine.is_leader(), mine.epoch()) == (False, None)
     assert mine.step() == RENEW
     assert (mine.is_leader(), mine.epoch()) == (True, 1)
 
 
-def test_trust_ends_a_second_before_the_term_counted_from_the_question(mine: Lease, row: Script, clock: Clock) -> None:
+def test_trust_ends_a_second_before_the_term_counted_from_the_question(
+    mine: LeaderLease, row: Script, clock: Clock
+) -> None:
     began, row.delay = clock.now, 1.5
     mine.step()
     clock.now = began + TERM - MARGIN - 0.001
@@ -94,20 +96,20 @@ def test_trust_ends_a_second_before_the_term_counted_from_the_question(mine: Lea
     assert not mine.is_leader()
 
 
-def test_an_answer_that_took_the_whole_term_is_worth_nothing(mine: Lease, row: Script) -> None:
+def test_an_answer_that_took_the_whole_term_is_worth_nothing(mine: LeaderLease, row: Script) -> None:
     row.delay = TERM
     mine.step()
     assert not mine.is_leader()
 
 
-def test_each_renewal_prolongs_the_trust_and_keeps_the_epoch(mine: Lease, clock: Clock) -> None:
+def test_each_renewal_prolongs_the_trust_and_keeps_the_epoch(mine: LeaderLease, clock: Clock) -> None:
     for _ in range(5):
         assert mine.step() == RENEW
         clock.now += RENEW
     assert mine.epoch() == 1
 
 
-def test_an_error_prolongs_nothing(mine: Lease, row: Script, clock: Clock) -> None:
+def test_an_error_prolongs_nothing(mine: LeaderLease, row: Script, clock: Clock) -> None:
     mine.step()
     row.is_away = True
     clock.now += RENEW
@@ -118,7 +120,7 @@ def test_an_error_prolongs_nothing(mine: Lease, row: Script, clock: Clock) -> No
     assert mine.is_blind
 
 
-def test_one_lost_renewal_costs_nothing(mine: Lease, row: Script, clock: Clock) -> None:
+def test_one_lost_renewal_costs_nothing(mine: LeaderLease, row: Script, clock: Clock) -> None:
     mine.step()
     clock.now += RENEW
     row.is_away = True
@@ -129,7 +131,7 @@ def test_one_lost_renewal_costs_nothing(mine: Lease, row: Script, clock: Clock) 
     assert mine.epoch() == 1
 
 
-def test_whoever_hears_of_another_leader_stops_at_once(mine: Lease, row: Script) -> None:
+def test_whoever_hears_of_another_leader_stops_at_once(mine: LeaderLease, row: Script) -> None:
     mine.step()
     mandate = mine.mandate(1)
     taken_by_another(row)
@@ -141,7 +143,9 @@ def test_whoever_hears_of_another_leader_stops_at_once(mine: Lease, row: Script)
     assert not mine.is_blind
 
 
-def test_a_mandate_of_an_earlier_epoch_holds_no_more_though_the_same_process_leads(mine: Lease, row: Script) -> None:
+def test_a_mandate_of_an_earlier_epoch_holds_no_more_though_the_same_process_leads(
+    mine: LeaderLease, row: Script
+) -> None:
     mine.step()
     mandate = mine.mandate(1)
     taken_by_another(row)
@@ -153,7 +157,7 @@ def test_a_mandate_of_an_earlier_epoch_holds_no_more_though_the_same_process_lea
     assert mine.mandate(3).holds()
 
 
-def test_whoever_does_not_stand_asks_nothing_and_leads_nobody(mine: Lease, row: Script) -> None:
+def test_whoever_does_not_stand_asks_nothing_and_leads_nobody(mine: LeaderLease, row: Script) -> None:
     mine.step()
     mine.stand(False)
     asked = len(row.asked)
@@ -164,7 +168,7 @@ def test_whoever_does_not_stand_asks_nothing_and_leads_nobody(mine: Lease, row: 
     assert mine.is_leader()
 
 
-def test_one_who_follows_only_reads(mine: Lease, row: Script) -> None:
+def test_one_who_follows_only_reads(mine: LeaderLease, row: Script) -> None:
     taken_by_another(row)
     for _ in range(3):
         mine.step()
@@ -172,7 +176,7 @@ def test_one_who_follows_only_reads(mine: Lease, row: Script) -> None:
 
 
 def test_a_row_that_nobody_renews_for_a_term_is_free_whatever_the_clock_of_the_database_says(
-    mine: Lease, row: Script, clock: Clock
+    mine: LeaderLease, row: Script, clock: Clock
 ) -> None:
     """Its clock was set back by an hour."""
     taken_by_another(row, left=3_600_000)
@@ -186,7 +190,7 @@ def test_a_row_that_nobody_renews_for_a_term_is_free_whatever_the_clock_of_the_d
 
 
 def test_a_lease_that_was_seen_renewed_is_not_over_because_the_clock_of_the_database_jumps(
-    mine: Lease, row: Script, clock: Clock
+    mine: LeaderLease, row: Script, clock: Clock
 ) -> None:
     """By an hour ahead."""
     taken_by_another(row)
@@ -200,7 +204,7 @@ def test_a_lease_that_was_seen_renewed_is_not_over_because_the_clock_of_the_data
     assert not mine.is_leader()
 
 
-def test_a_row_that_is_renewed_stays_taken(mine: Lease, row: Script, clock: Clock) -> None:
+def test_a_row_that_is_renewed_stays_taken(mine: LeaderLease, row: Script, clock: Clock) -> None:
     taken_by_another(row, left=3_600_000)
     for renewal in range(20):
         row.tenure = replace(row.tenure, expires_at=renewal)
@@ -209,15 +213,15 @@ def test_a_row_that_is_renewed_stays_taken(mine: Lease, row: Script, clock: Cloc
     assert not mine.is_leader()
 
 
-def test_a_database_that_is_silent_counts_as_away_before_it_fails(mine: Lease, clock: Clock) -> None:
+def test_a_database_that_is_silent_counts_as_away_before_it_fails(mine: LeaderLease, clock: Clock) -> None:
     assert not mine.is_blind
-    clock.now += SILENCE + 0.001
+    clock.now += ANSWER_TIMEOUT + 0.001
     assert mine.is_blind
     mine.step()
     assert not mine.is_blind
 
 
-def test_only_a_leader_releases(mine: Lease, row: Script) -> None:
+def test_only_a_leader_releases(mine: LeaderLease, row: Script) -> None:
     mine.release()
     assert row.asked == []
     mine.step()
@@ -230,15 +234,15 @@ def test_only_a_leader_releases(mine: Lease, row: Script) -> None:
 
 
 def test_a_holder_is_read_as_it_was_written() -> None:
-    here = Holder.here()
-    assert Holder.parse(str(here)) == here
-    assert Holder.parse("") is None
-    assert Holder.parse("of another version") is None
+    here = LeaseHolder.here()
+    assert LeaseHolder.parse(str(here)) == here
+    assert LeaseHolder.parse("") is None
+    assert LeaseHolder.parse("of another version") is None
 
 
 @pytest.mark.usefixtures("processes")
 def test_a_live_process_is_not_dead_and_a_killed_one_is() -> None:
-    here = Holder.here()
+    here = LeaseHolder.here()
     assert not here.is_dead(here.place)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         there = replace(here, pid=child.pid, started=0)
@@ -248,11 +252,11 @@ def test_a_live_process_is_not_dead_and_a_killed_one_is() -> None:
 
 
 def test_a_number_that_another_process_has_now_is_a_dead_holder() -> None:
-    here = Holder.here()
+    here = LeaseHolder.here()
     assert replace(here, started=here.started - 1).is_dead(here.place)
 
 
 @pytest.mark.parametrize("place", ["", "another boot/pid:[1]"])
 def test_nobody_is_dead_who_cannot_be_seen_from_here(place: str) -> None:
-    here = Holder.here()
+    here = LeaseHolder.here()
     assert not replace(here, pid=2**22 + 1, place=place).is_dead(here.place)

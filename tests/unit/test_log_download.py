@@ -9,11 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from dashboard.live import download, gathered, hub
-from dashboard.live.events import Ending
-from recovery.domain.lines import Level, Line, Query
+from dashboard.live import hub
+from dashboard.live.events import StreamEnding
+from dashboard.logs.live import download, export
+from recovery.domain.logs.types import LogLevel, LogLine, LogQuery
 from recovery.errors import Unreachable
-from recovery.logs.base import Gap, Page
+from recovery.logs.base import LogGap, LogResultPage
 from tests.log_asgi import LogHouse, Request, log_house
 from tests.log_lines import Memory
 
@@ -33,8 +34,8 @@ async def test_a_file_has_time_level_labels_and_text_of_each_line_oldest_first(m
     memory = Memory()
     labels = {"server": "eu-1", "file": "a\tb.log"}
     memory.lines = [
-        Line("m.1", 1_700_000_000 * SECOND + 1, "it began", labels, Level.INFO),
-        Line("m.2", 1_700_000_000 * SECOND + 2, "and <b>went</b>\ton", left_out=4096),
+        LogLine("m.1", 1_700_000_000 * SECOND + 1, "it began", labels, LogLevel.INFO),
+        LogLine("m.2", 1_700_000_000 * SECOND + 2, "and <b>went</b>\ton", left_out=4096),
     ]
     async with log_house(monkeypatch, memory) as house:
         answer = await house.answer(f"{FILE}?{RANGE}")
@@ -91,8 +92,8 @@ async def test_without_a_range_it_is_the_last_hour(monkeypatch: pytest.MonkeyPat
 async def test_a_file_that_would_be_too_large_keeps_the_newest_and_says_so_at_its_end(
     monkeypatch: pytest.MonkeyPatch, limit: str, most: int
 ) -> None:
-    monkeypatch.setattr(gathered, limit, most)
-    monkeypatch.setattr(gathered, "PAGE_LINES", 300)
+    monkeypatch.setattr(export, limit, most)
+    monkeypatch.setattr(export, "PAGE_LINES", 300)
     memory = Memory()
     memory.write(*(f"line {number}" for number in range(5000)))
     async with log_house(monkeypatch, memory) as house:
@@ -107,8 +108,8 @@ async def test_a_file_that_would_be_too_large_keeps_the_newest_and_says_so_at_it
 
 
 async def test_a_search_that_takes_too_long_is_cut_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathered, "SEARCH_SECONDS", 0.0)
-    monkeypatch.setattr(gathered, "PAGE_LINES", 10)
+    monkeypatch.setattr(export, "SEARCH_SECONDS", 0.0)
+    monkeypatch.setattr(export, "PAGE_LINES", 10)
     memory = Memory()
     memory.write(*(f"line {number}" for number in range(50)))
     async with log_house(monkeypatch, memory) as house:
@@ -121,15 +122,15 @@ class Failing(Memory):
 
     answers = 1
 
-    async def search(self, query: Query, *, before: str = "", limit: int = 500) -> Page:
+    async def search(self, query: LogQuery, *, before: str = "", limit: int = 500) -> LogResultPage:
         if not self.answers:
             raise Unreachable("redis://10.0.0.9:6379", "refused\nreally")
         self.answers -= 1
-        return replace(await super().search(query, before=before, limit=limit), gap=Gap("Some lines were lost."))
+        return replace(await super().search(query, before=before, limit=limit), gap=LogGap("Some lines were lost."))
 
 
 async def test_a_source_in_trouble_is_said_and_what_was_found_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathered, "PAGE_LINES", 10)
+    monkeypatch.setattr(export, "PAGE_LINES", 10)
     failing, well = Failing("failing"), Memory("well")
     failing.write(*(f"line {number}" for number in range(50)))
     well.write("fine")
@@ -157,7 +158,7 @@ async def restarted(house: LogHouse, _: Request) -> None:
 
 async def signed_out(house: LogHouse, _: Request) -> None:
     for stream in house.hub._streams:
-        stream.end(Ending.LOGGED_OUT)
+        stream.end(StreamEnding.LOGGED_OUT)
 
 
 async def left(_: LogHouse, request: Request) -> None:
@@ -175,7 +176,7 @@ async def left(_: LogHouse, request: Request) -> None:
 async def test_a_file_ends_while_it_is_searched_for(
     monkeypatch: pytest.MonkeyPatch, end: Callable[[LogHouse, Request], Awaitable[None]], words: str
 ) -> None:
-    monkeypatch.setattr(gathered, "ANSWER_SECONDS", 1000.0)
+    monkeypatch.setattr(export, "ANSWER_SECONDS", 1000.0)
     memory = Memory()
     memory.delay = 1000
     async with log_house(monkeypatch, memory) as house:
@@ -196,7 +197,7 @@ async def test_a_file_ends_while_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> 
         asked = house.ask(f"{FILE}?{RANGE}")
         await asked.until(lambda: asked.body.count(b"\n") > 100)
         for stream in house.hub._streams:
-            stream.end(Ending.RESTARTING)
+            stream.end(StreamEnding.RESTARTING)
         await asked.whole()
         rows = asked.body.decode().splitlines()
         assert rows[-1] == "# Cut: the server restarted. Download again."

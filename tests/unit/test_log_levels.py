@@ -4,41 +4,41 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.domain import levels
-from recovery.domain.levels import REACH
-from recovery.domain.lines import Level
+from recovery.domain.logs import levels
+from recovery.domain.logs.levels import REACH
+from recovery.domain.logs.types import LogLevel
 
 
 @pytest.mark.parametrize(
     ("text", "level"),
     [
-        ("ERROR: refused", Level.ERROR),
-        ("2026-11-19T10:00:00.1Z warn: slow", Level.WARN),
-        ("2026-11-19 10:00:00,123 - app - ERROR - gone", Level.ERROR),
-        ("2026-11-19T10:00:00Z [error] gone", Level.ERROR),
-        ("info - begun", Level.INFO),
-        ("[ info ] begun", Level.INFO),
-        ("<warn> slow", Level.WARN),
-        ("DEBUG [ERROR] both", Level.DEBUG),
-        ('{"level":30,"msg":"of pino"}', Level.INFO),
-        ('{"msg":"behind it","level":"error"}', Level.ERROR),
-        ('{"severity":"CRITICAL"}', Level.FATAL),
-        ('{"@l":"Warning"}', Level.WARN),
-        ('{"levelname": "WARNING"}', Level.WARN),
-        ('time=x level=info msg="error"', Level.INFO),
-        ("log_level: warn", Level.WARN),
-        ("level=3 of syslog", Level.ERROR),
-        ("I1119 10:00:00.000001 1 of klog", Level.INFO),
-        ("E1119 10:00:00.000001 1 of klog", Level.ERROR),
-        ("TypeError: x is not a function", Level.ERROR),
-        ("Caused by: a.b.SomeException: x", Level.ERROR),
-        ("Traceback (most recent call last):", Level.ERROR),
-        ("npm ERR! code", Level.ERROR),
-        ("panic: runtime error", Level.FATAL),
+        ("ERROR: refused", LogLevel.ERROR),
+        ("2026-11-19T10:00:00.1Z warn: slow", LogLevel.WARN),
+        ("2026-11-19 10:00:00,123 - app - ERROR - gone", LogLevel.ERROR),
+        ("2026-11-19T10:00:00Z [error] gone", LogLevel.ERROR),
+        ("info - begun", LogLevel.INFO),
+        ("[ info ] begun", LogLevel.INFO),
+        ("<warn> slow", LogLevel.WARN),
+        ("DEBUG [ERROR] both", LogLevel.DEBUG),
+        ('{"level":30,"msg":"of pino"}', LogLevel.INFO),
+        ('{"msg":"behind it","level":"error"}', LogLevel.ERROR),
+        ('{"severity":"CRITICAL"}', LogLevel.FATAL),
+        ('{"@l":"Warning"}', LogLevel.WARN),
+        ('{"levelname": "WARNING"}', LogLevel.WARN),
+        ('time=x level=info msg="error"', LogLevel.INFO),
+        ("log_level: warn", LogLevel.WARN),
+        ("level=3 of syslog", LogLevel.ERROR),
+        ("I1119 10:00:00.000001 1 of klog", LogLevel.INFO),
+        ("E1119 10:00:00.000001 1 of klog", LogLevel.ERROR),
+        ("TypeError: x is not a function", LogLevel.ERROR),
+        ("Caused by: a.b.SomeException: x", LogLevel.ERROR),
+        ("Traceback (most recent call last):", LogLevel.ERROR),
+        ("npm ERR! code", LogLevel.ERROR),
+        ("panic: runtime error", LogLevel.FATAL),
     ],
 )
-def test_a_level_is_read_where_loggers_write_it(text: str, level: Level) -> None:
-    assert levels.found(text) is level
+def test_a_level_is_read_where_loggers_write_it(text: str, level: LogLevel) -> None:
+    assert levels.find_level(text) is level
 
 
 @pytest.mark.parametrize(
@@ -60,15 +60,15 @@ def test_a_level_is_read_where_loggers_write_it(text: str, level: Level) -> None
     ],
 )
 def test_a_line_that_says_nothing_of_it_has_no_level(text: str) -> None:
-    assert levels.found(text) is None
+    assert levels.find_level(text) is None
 
 
 def test_what_the_journal_and_shippers_say_is_understood() -> None:
-    assert [levels.of_priority(number) for number in (0, 3, 4, 6, 7, 8, -1)] == [
-        *(Level.FATAL, Level.ERROR, Level.WARN, Level.INFO, Level.DEBUG),
+    assert [levels.level_of_priority(number) for number in (0, 3, 4, 6, 7, 8, -1)] == [
+        *(LogLevel.FATAL, LogLevel.ERROR, LogLevel.WARN, LogLevel.INFO, LogLevel.DEBUG),
         *(None, None),
     ]
-    assert (levels.of_word("Warning"), levels.of_word("none")) == (Level.WARN, None)
+    assert (levels.level_of_word("Warning"), levels.level_of_word("none")) == (LogLevel.WARN, None)
 
 
 @pytest.mark.parametrize(
@@ -86,4 +86,4 @@ def test_what_the_journal_and_shippers_say_is_understood() -> None:
     ],
 )
 def test_the_sieve_lets_through_what_may_be_an_error_and_little_else(raw: bytes, is_let_through: bool) -> None:
-    assert levels.sieve(frozenset((Level.ERROR,)))(raw) is is_let_through
+    assert levels.level_prefilter(frozenset((LogLevel.ERROR,)))(raw) is is_let_through

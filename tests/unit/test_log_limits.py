@@ -8,45 +8,45 @@ from pathlib import Path
 
 import pytest
 
-from recovery.domain import parcels
-from recovery.domain.lines import Query
-from recovery.domain.parcels import Parcel
-from recovery.logs.files import reading
-from recovery.logs.files.finding import File
-from recovery.logs.judging import Judge, Patience, Wanted
-from recovery.logs.places import Spot
-from recovery.logs.shipped import Entry
+from recovery.domain.logs import line_batches
+from recovery.domain.logs.line_batches import LineBatch
+from recovery.domain.logs.types import LogQuery
+from recovery.logs.files import line_reader
+from recovery.logs.files.discovery import LogFile
+from recovery.logs.stream.matching import MatchRequest, SearchDeadline, StreamMatcher
+from recovery.logs.stream.positions import StreamPosition
+from recovery.logs.stream.store import ShippedEntry
 
 LINES = 100
 
 
-def entry() -> Entry:
-    fields = Parcel(tuple((number + 1, b"line %d" % number) for number in range(LINES))).encode()
+def entry() -> ShippedEntry:
+    fields = LineBatch(tuple((number + 1, b"line %d" % number) for number in range(LINES))).encode()
     body = fields["body"]
     assert isinstance(body, bytes)
-    return Entry(((7, 0), "mark"), b"eu-1", (b"{}", b"100", b"1", b"100", body))
+    return ShippedEntry(((7, 0), "mark"), b"eu-1", (b"{}", b"100", b"1", b"100", body))
 
 
-def impatient() -> Judge:
-    patience = Patience(60)
+def impatient() -> StreamMatcher:
+    patience = SearchDeadline(60)
     patience.end()
-    return Judge(Wanted(Query(), 1_000, patience))
+    return StreamMatcher(MatchRequest(LogQuery(), 1_000, patience))
 
 
 def test_a_parcel_of_a_million_empty_lines_is_refused() -> None:
     body = zlib.compress(b"\n" * 1_000_000, 9)
-    assert len(body) < parcels.SURE
+    assert len(body) < line_batches.SURE
     with pytest.raises(ValueError, match="too many lines"):
-        parcels.unfolded(body)
+        line_batches.decompress_rows(body)
 
 
 def test_a_parcel_as_full_as_a_monitor_packs_it_is_read() -> None:
     rows = b"\n".join([b"1\t"] * 26_214)
-    assert parcels.unfolded(zlib.compress(rows)) == rows
+    assert line_batches.decompress_rows(zlib.compress(rows)) == rows
 
 
 def test_an_entry_is_left_in_the_midst_when_time_is_up_and_taken_up_there_forwards() -> None:
-    found, spot = [], Spot(0)
+    found, spot = [], StreamPosition(0)
     for _ in range(LINES):
         judged = impatient().forwards([entry()], spot)
         assert 0 < len(judged.lines) < LINES
@@ -77,15 +77,15 @@ def test_windows_of_a_file_hold_a_bounded_number_of_lines_and_each_once(
 ) -> None:
     path = tmp_path / "app.log"
     path.write_bytes(line * 5_000 + end)
-    size, high, found = 16 * 1024, path.stat().st_size, list[reading.Row]()
+    size, high, found = 16 * 1024, path.stat().st_size, list[line_reader.FileLine]()
     file = os.open(path, os.O_RDONLY)
     try:
         while high:
-            start = reading.window(file, 0, high, size)
-            rows = list(reading.rows(file, start, high))
-            assert 0 < len(rows) <= size // reading.ROW_BYTES + 1
+            start = line_reader.window(file, 0, high, size)
+            rows = list(line_reader.rows(file, start, high))
+            assert 0 < len(rows) <= size // line_reader.ROW_BYTES + 1
             found[:0], high = rows, start
-        assert found == list(reading.rows(file, 0, path.stat().st_size))
+        assert found == list(line_reader.rows(file, 0, path.stat().st_size))
     finally:
         os.close(file)
 
@@ -94,10 +94,10 @@ def test_the_timestamp_before_a_line_is_looked_for_in_a_bounded_number_of_lines(
     path = tmp_path / "app.log"
     path.write_bytes(b"2026-11-20T06:00:00Z first\n" + b"\n" * 50_000)
     status = path.stat()
-    read = File("k" * 8, str(tmp_path), str(path), "app.log", status.st_size, status.st_mtime_ns)
+    read = LogFile("k" * 8, str(tmp_path), str(path), "app.log", status.st_size, status.st_mtime_ns)
     file = os.open(path, os.O_RDONLY)
     try:
-        assert reading.last_moment(file, read, 500) is not None
-        assert reading.last_moment(file, read, status.st_size) is None
+        assert line_reader.last_moment(file, read, 500) is not None
+        assert line_reader.last_moment(file, read, status.st_size) is None
     finally:
         os.close(file)

@@ -14,7 +14,7 @@ from tests.log_streams import feeds_of, follow, numbers, opened
 async def test_a_source_in_trouble_is_said_once_with_what_to_do_and_so_is_its_recovery(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("dashboard.live.notes.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("dashboard.logs.live.notices.FIRST_PAUSE", 0.01)
     memory, browser = Memory(), Browser()
     async with feeds_of(memory) as shared:
         stream = opened(shared)
@@ -38,7 +38,7 @@ async def test_a_source_in_trouble_is_said_once_with_what_to_do_and_so_is_its_re
 async def test_a_source_that_is_in_trouble_from_the_start_is_said_and_then_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("dashboard.live.notes.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("dashboard.logs.live.notices.FIRST_PAUSE", 0.01)
     memory, browser = Memory(), Browser()
     memory.write("one")
     memory.trouble = TimedOut("redis://10.0.0.9:6379", "no answer")

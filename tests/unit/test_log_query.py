@@ -9,10 +9,10 @@ from django.http import QueryDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.log_query import AHEAD, LABELS, SOURCES, Asked
+from dashboard.logs.query import AHEAD, LABELS, SOURCES, LogPageQuery
 from recovery.config.logs import LogSource
-from recovery.domain.ages import HOUR
-from recovery.domain.lines import TERM_LIMIT, TERMS_LIMIT, Level
+from recovery.domain.logs.types import TERM_LIMIT, TERMS_LIMIT, LogLevel
+from recovery.domain.time_units import HOUR
 
 KNOWN = tuple(LogSource(name, name, "files") for name in ("servers", "loki", "a", "b", "c", "d"))
 NOW = 1_800_000_000_000
@@ -24,8 +24,8 @@ ODD = st.one_of(
 )
 
 
-def asked(query: str) -> Asked:
-    return Asked.of(QueryDict(query), KNOWN)
+def asked(query: str) -> LogPageQuery:
+    return LogPageQuery.of(QueryDict(query), KNOWN)
 
 
 @given(st.lists(st.tuples(st.sampled_from(FIELDS), ODD), max_size=12))
@@ -50,7 +50,7 @@ def test_all_that_is_understood_is_asked_for() -> None:
     query = found.query(NOW)
     assert found.sources == ("loki",)
     assert dict(query.labels) == {"app": {"mail", "web"}, "host": {"eu=1"}}
-    assert (query.include, query.exclude, query.levels) == (("ECONN",), ("retry",), {Level.ERROR})
+    assert (query.include, query.exclude, query.levels) == (("ECONN",), ("retry",), {LogLevel.ERROR})
     assert (query.start, query.end) == ((NOW - 6 * HOUR) * MS, (NOW + AHEAD) * MS)
     assert found.line == "1-2.3"
 
@@ -64,7 +64,7 @@ def test_all_that_is_understood_is_asked_for() -> None:
     ],
 )
 def test_what_is_not_understood_is_left_out(query: str) -> None:
-    assert asked(query) == Asked()
+    assert asked(query) == LogPageQuery()
 
 
 def test_what_is_too_much_is_cut() -> None:

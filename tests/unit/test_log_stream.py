@@ -11,11 +11,12 @@ from dataclasses import replace
 
 import pytest
 
-from dashboard.live import cursor, events, feed, feeds, hub
-from dashboard.live.feeds import Feeds
-from dashboard.live.hub import Full
-from recovery.domain.lines import Query
-from recovery.logs.base import Page
+from dashboard.live import events, hub
+from dashboard.live.hub import LiveLimitReached
+from dashboard.logs.live import cursor, feed, feed_registry
+from dashboard.logs.live.feed_registry import FeedRegistry
+from recovery.domain.logs.types import LogQuery
+from recovery.logs.base import LogResultPage
 from tests.log_lines import Browser, Memory
 from tests.log_streams import feeds_of, follow, numbers, opened, until_cut
 
@@ -37,14 +38,14 @@ async def test_a_reader_gets_what_is_there_and_then_what_comes() -> None:
 
 async def test_one_person_leaves_feeds_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Distinct selections count, and not the tabs that follow the same one."""
-    monkeypatch.setattr(feeds, "FEEDS_EACH", 2)
+    monkeypatch.setattr(feed_registry, "FEEDS_EACH", 2)
     memory = Memory()
     monkeypatch.setattr(memory, "tap", lambda query: query)
     async with feeds_of(memory) as shared:
         streams = [opened(shared, label=f"app={number}") for number in (1, 2, 2)]
-        with pytest.raises(Full, match="You follow 2"):
+        with pytest.raises(LiveLimitReached, match="You follow 2"):
             opened(shared, label="app=3")
-        shared.of(2).claim(memory, Query(labels=(("app", frozenset({"3"})),)))
+        shared.of(2).claim(memory, LogQuery(labels=(("app", frozenset({"3"})),)))
         streams.pop(0).close()
         streams.append(opened(shared, label="app=4"))
         for stream in streams:
@@ -54,7 +55,7 @@ async def test_one_person_leaves_feeds_to_the_others(monkeypatch: pytest.MonkeyP
 async def test_searches_of_one_person_leave_turns_to_the_others() -> None:
     memory = Memory()
     async with feeds_of(memory) as shared, AsyncExitStack() as searching:
-        for _ in range(feeds.SEARCHES_EACH):
+        for _ in range(feed_registry.SEARCHES_EACH):
             await searching.enter_async_context(shared.of(1).turn(memory))
         one_more = shared.of(1).turn(memory)
         third = asyncio.create_task(one_more.__aenter__())
@@ -77,11 +78,11 @@ async def test_who_was_told_of_a_lost_place_can_come_back_with_the_cursor() -> N
         await follow(stream, browser, lambda: bool(browser.said("gap")))
         stream.offer(b"event: tick\ndata: {}\n\n")
         await follow(stream, browser, lambda: "tick" in browser.events)
-        assert cursor.read(browser.last)["memory"].place
+        assert cursor.decode(browser.last)["memory"].place
         stream.close()
 
 
-async def read_through_cuts(shared: Feeds, memory: Memory, cuts: int, seed: int) -> Browser:
+async def read_through_cuts(shared: FeedRegistry, memory: Memory, cuts: int, seed: int) -> Browser:
     """A reader whose connection is cut at any byte, again and again, while lines come in bursts of one nanosecond."""
     chance, browser, is_over, broken = random.Random(seed), Browser(), False, 0
     beside = opened(shared)  # somebody else keeps the feed going
@@ -260,14 +261,14 @@ async def test_a_slow_reader_is_told_how_many_lines_it_missed_and_others_miss_no
 class Fresh(Memory):
     """Its lines are new objects for each who asks, as those of a real source."""
 
-    async def search(self, query: Query, *, before: str = "", limit: int = 500) -> Page:
+    async def search(self, query: LogQuery, *, before: str = "", limit: int = 500) -> LogResultPage:
         return _fresh(await super().search(query, before=before, limit=limit))
 
-    async def read(self, query: Query, *, after: str, limit: int = 1000) -> Page:
+    async def read(self, query: LogQuery, *, after: str, limit: int = 1000) -> LogResultPage:
         return _fresh(await super().read(query, after=after, limit=limit))
 
 
-def _fresh(page: Page) -> Page:
+def _fresh(page: LogResultPage) -> LogResultPage:
     return replace(page, lines=[replace(line, text=line.text[:1] + line.text[1:]) for line in page.lines])
 
 
@@ -299,7 +300,7 @@ async def test_a_reader_that_takes_nothing_costs_half_a_megabyte_at_most(is_back
 
 
 async def test_a_closed_stream_stops_its_search_and_gives_its_feed_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeds, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(feed_registry, "IDLE_SECONDS", 0.01)
     memory = Memory()
     memory.delay = 60
     async with feeds_of(memory) as shared:
@@ -313,11 +314,11 @@ async def test_a_closed_stream_stops_its_search_and_gives_its_feed_back(monkeypa
 
 
 async def test_what_is_followed_at_once_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeds, "FEEDS_LIMIT", 1)
+    monkeypatch.setattr(feed_registry, "FEEDS_LIMIT", 1)
     one, two = Memory("one"), Memory("two")
     async with feeds_of(one, two) as shared:
         first = opened(shared, source="one")
-        with pytest.raises(Full, match="follows 1 log selections"):
+        with pytest.raises(LiveLimitReached, match="follows 1 log selections"):
             opened(shared, source="two")
         first.close()
         second = opened(shared, source="two")
@@ -331,5 +332,5 @@ async def test_a_quiet_stream_beats_and_nothing_else_is_said() -> None:
             while b"older" not in (await stream.next() or b""):
                 pass
             stream.watch(time.monotonic() + hub.BEAT_SECONDS)
-            assert await stream.next() == events.BEAT
+            assert await stream.next() == events.KEEP_ALIVE
         stream.close()

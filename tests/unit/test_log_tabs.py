@@ -8,7 +8,8 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from dashboard.live import answers, cursor, hub
+from dashboard.live import hub
+from dashboard.logs.live import cursor, json_endpoints
 from recovery.errors import TimedOut, Unreachable
 from tests.log_asgi import log_house
 from tests.log_lines import Memory
@@ -213,7 +214,7 @@ async def test_older_lines_come_page_by_page(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_an_answer_is_cut_by_its_bytes_and_goes_on_from_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "ANSWER_BYTES", 5_000)
+    monkeypatch.setattr(json_endpoints, "ANSWER_BYTES", 5_000)
     memory = Memory()
     memory.write(*(f"{number:02} {'x' * 1000}" for number in range(20)))
     async with log_house(monkeypatch, memory) as house:
@@ -257,7 +258,7 @@ async def test_a_source_that_gives_no_answer_is_said_with_what_to_do(
 
 
 async def test_a_source_that_is_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "ANSWER_SECONDS", 0.02)
+    monkeypatch.setattr(json_endpoints, "ANSWER_SECONDS", 0.02)
     memory = Memory()
     memory.delay = 60
     async with log_house(monkeypatch, memory) as house:
@@ -266,7 +267,7 @@ async def test_a_source_that_is_silent_is_given_up(monkeypatch: pytest.MonkeyPat
 
 
 async def test_questions_beside_the_streams_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "AT_ONCE", 1)
+    monkeypatch.setattr(json_endpoints, "AT_ONCE", 1)
     memory = Memory()
     memory.delay = 60
     async with log_house(monkeypatch, memory) as house:
@@ -292,6 +293,8 @@ async def test_a_place_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, 
 
 def test_a_cursor_of_four_sources_fits() -> None:
     places = {f"{'s' * 39}{number}": "%" * 200 for number in range(4)}
-    text = b"&".join(cursor.written(name, cursor.Spot(place, place)) for name, place in places.items()).decode()
+    text = b"&".join(
+        cursor.encode_part(name, cursor.LogCursorPosition(place, place)) for name, place in places.items()
+    ).decode()
     assert len(text) <= cursor.LONGEST
-    assert {name: spot.place for name, spot in cursor.read(text).items()} == places
+    assert {name: spot.place for name, spot in cursor.decode(text).items()} == places

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.domain import ansi, parcels
-from recovery.domain.lines import Level, Line, Query, Span
-from recovery.domain.parcels import Cut, Parcel
-from recovery.domain.redact import MARK
-from recovery.domain.written import LIMIT, sieve, written
+from recovery.domain.logs import ansi, line_batches
+from recovery.domain.logs.line_batches import CutLine, LineBatch
+from recovery.domain.logs.sanitize import LIMIT, line_prefilter, sanitize_line
+from recovery.domain.logs.types import LogLevel, LogLine, LogQuery, StyledSpan
+from recovery.domain.redaction.redact import MARK
 
 
-def line(raw: bytes) -> Line:
-    return written("1", 1, raw, {})
+def line(raw: bytes) -> LogLine:
+    return sanitize_line("1", 1, raw, {})
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_long_line_is_cut_and_says_how_much_is_left_out() -> None:
     long = line(b"x" * 1_000_000)
     assert (long.text, long.left_out) == ("x" * LIMIT, 1_000_000 - LIMIT)
     assert line(b"x" * LIMIT).left_out == 0
-    assert written("1", 1, b"x" * 10, {}, more=90).left_out == 90
+    assert sanitize_line("1", 1, b"x" * 10, {}, more=90).left_out == 90
     assert line("é".encode() * LIMIT).text.rstrip("\ufffd") == "é" * (LIMIT // 2)
 
 
@@ -76,7 +76,7 @@ def test_what_shows_itself_only_without_the_unseen_hides_the_line() -> None:
 )
 def test_colours_are_looks_and_other_codes_are_gone(raw: bytes, spans: list[tuple[str, str]]) -> None:
     shown = line(raw)
-    assert shown.spans == tuple(Span(*span) for span in spans)
+    assert shown.spans == tuple(StyledSpan(*span) for span in spans)
     assert shown.text == "".join(text for text, _ in spans)
 
 
@@ -86,66 +86,66 @@ def test_codes_without_colour_leave_plain_text() -> None:
 
 
 def test_too_many_changes_of_colour_end_in_plain_text() -> None:
-    runs = ansi.parsed("".join(f"\x1b[{31 + number % 2}mx" for number in range(3 * ansi.RUNS_LIMIT)))
+    runs = ansi.parse_runs("".join(f"\x1b[{31 + number % 2}mx" for number in range(3 * ansi.RUNS_LIMIT)))
     assert len(runs) == ansi.RUNS_LIMIT + 1
     assert runs[-1] == ("x" * 2 * ansi.RUNS_LIMIT, "")
 
 
 def test_a_level_that_the_source_knows_wins() -> None:
-    assert line(b"ERROR: x").level is Level.ERROR
-    assert written("1", 1, b"ERROR: x", {}, Level.INFO).level is Level.INFO
+    assert line(b"ERROR: x").level is LogLevel.ERROR
+    assert sanitize_line("1", 1, b"ERROR: x", {}, LogLevel.INFO).level is LogLevel.INFO
 
 
 def test_the_mark_of_a_secret_can_be_looked_for_and_the_secret_cannot() -> None:
     raw = b"password=Zqhunter22"
     for term in (MARK, "redacted", "=[red"):
-        assert Query(include=(term,)).matches(line(raw))
-        assert sieve(Query(include=(term,)))(raw)
-    assert not Query(include=("Zqhunter",)).matches(line(raw))
+        assert LogQuery(include=(term,)).matches(line(raw))
+        assert line_prefilter(LogQuery(include=(term,)))(raw)
+    assert not LogQuery(include=("Zqhunter",)).matches(line(raw))
 
 
 # -- parcels
 
 
 def test_a_parcel_unfolds_to_what_was_put_in() -> None:
-    lines = ((5, b"one"), (3, b"tab\tand \xff"), (4, Cut.of(b"the beginning", 99)), (6, b""))
-    fields = Parcel(lines, {"b": "é", "a": "1"}).encode()
+    lines = ((5, b"one"), (3, b"tab\tand \xff"), (4, CutLine.of(b"the beginning", 99)), (6, b""))
+    fields = LineBatch(lines, {"b": "é", "a": "1"}).encode()
     assert fields["labels"] == '{"a":"1","b":"é"}'
     assert (fields["count"], fields["first"], fields["last"]) == (4, 3, 6)
-    found = list(parcels.lines(bytes(fields["body"])))  # type: ignore[arg-type] # it is bytes
+    found = list(line_batches.unpack_lines(bytes(fields["body"])))  # type: ignore[arg-type] # it is bytes
     assert found == list(lines)
-    assert [raw.left_out if isinstance(raw, Cut) else 0 for _, raw in found] == [0, 0, 99, 0]
+    assert [raw.left_out if isinstance(raw, CutLine) else 0 for _, raw in found] == [0, 0, 99, 0]
 
 
 def test_a_line_feed_within_a_line_makes_no_second_one() -> None:
-    fields = Parcel(((1, b"one\ntwo"),)).encode()
-    assert list(parcels.lines(bytes(fields["body"]))) == [(1, b"one two")]  # type: ignore[arg-type] # it is bytes
+    fields = LineBatch(((1, b"one\ntwo"),)).encode()
+    assert list(line_batches.unpack_lines(bytes(fields["body"]))) == [(1, b"one two")]  # type: ignore[arg-type] # it is bytes
 
 
 @pytest.mark.parametrize(
     "spoil", [lambda body: body[:-1], lambda body: b"", lambda body: b"rubbish", lambda body: body[::-1]]
 )
 def test_what_is_no_parcel_is_refused(spoil: object) -> None:
-    body = Parcel(((1, b"one"),)).encode()["body"]
+    body = LineBatch(((1, b"one"),)).encode()["body"]
     with pytest.raises(ValueError, match="parcel"):
-        list(parcels.lines(spoil(body)))  # type: ignore[operator] # a function
+        list(line_batches.unpack_lines(spoil(body)))  # type: ignore[operator] # a function
 
 
 def test_a_parcel_that_unfolds_to_more_than_there_may_be_is_refused() -> None:
-    body = Parcel(((1, b"x" * parcels.LARGEST),)).encode()["body"]
+    body = LineBatch(((1, b"x" * line_batches.LARGEST),)).encode()["body"]
     with pytest.raises(ValueError, match="too large"):
-        parcels.unfolded(bytes(body))  # type: ignore[arg-type] # it is bytes
+        line_batches.decompress_rows(bytes(body))  # type: ignore[arg-type] # it is bytes
 
 
 @pytest.mark.parametrize("row", [b"", b"x", b"x\ty", b"-\ty", "1+\u0661\ty".encode(), b"1+x\ty", b"9" * 30 + b"\ty"])
 def test_a_row_without_a_moment_is_refused(row: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 -- int() has its own words
-        parcels.line(row)
+        line_batches.unpack_line(row)
 
 
 def test_a_revealed_line_has_its_secret_and_still_no_code_of_a_terminal() -> None:
     raw = b"\x1b[31mpassword=Zqhunter22\x1b[0m \x00 " + b"x" * LIMIT
-    line = written("1", 1, raw, {}, is_revealed=True)
+    line = sanitize_line("1", 1, raw, {}, is_revealed=True)
     assert line.text.startswith("password=Zqhunter22 \u2400 x")
     assert line.left_out == len(raw) - LIMIT
-    assert written("1", 1, raw, {}).text.startswith(f"password={MARK} ")
+    assert sanitize_line("1", 1, raw, {}).text.startswith(f"password={MARK} ")

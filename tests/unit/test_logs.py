@@ -4,13 +4,13 @@ import logging
 
 import pytest
 
-from dashboard.logs import OneLine, redacted
+from dashboard.logging_config import OneLineFormatter, redacted
 
 
 def line(message: str, *args: object, exc: BaseException | None = None) -> str:
     exc_info = (type(exc), exc, exc.__traceback__) if exc else None
     record = logging.LogRecord("unstall.test", logging.WARNING, __file__, 1, message, args, exc_info)
-    return OneLine().format(record)
+    return OneLineFormatter().format(record)
 
 
 def test_an_entry_is_one_line_with_time_level_and_name() -> None:

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from dashboard.metrics.page import page
-from dashboard.metrics.text import Dialect
+from dashboard.metrics.exposition import MetricsFormat
+from dashboard.metrics.render import render_page
 from recovery.config import Config
-from recovery.config.metrics import Metrics
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.inbox import Inbox, Tally
-from recovery.domain.refs import QueueRef
-from recovery.domain.totals import Total
-from recovery.domain.verdicts import Kind
+from recovery.config.metrics import MetricsConfig
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.metrics.queue_totals import QueueTotal
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
+from recovery.domain.stuck.inbox import StuckInbox, StuckTally
+from recovery.domain.stuck.types import VerdictKind
 from recovery.version import VERSION
 from tests import samples
 from tests.prometheus import promtool
@@ -34,7 +34,7 @@ def test_both_formats_tell_the_same(series: Series) -> None:
     def told(found: Series) -> Series:
         return {key: value for key, value in found.items() if not key[0].startswith(("process_", "python_"))}
 
-    assert told(read(full(), Dialect.OPEN, streams=4)) == told(series)
+    assert told(read(full(), MetricsFormat.OPEN, streams=4)) == told(series)
     assert len(told(series)) > 100
 
 
@@ -117,13 +117,13 @@ def test_unknown_values_are_absent_and_never_zero() -> None:
 
 
 def test_an_empty_queue_waits_for_nothing() -> None:
-    series = read(picture_of(samples.snapshot(samples.queue()), inbox=Inbox(NOW)))
+    series = read(picture_of(samples.snapshot(samples.queue()), inbox=StuckInbox(NOW)))
     for name in ("oldest_waiting_seconds", "oldest_active_seconds", "orphaned_jobs", "unlocked_active_jobs"):
         assert value(series, f"unstall_{name}", **OF_MAIL) == 0, name
 
 
 def test_of_a_deployment_that_is_silent_nothing_old_is_told() -> None:
-    picture = picture_of(samples.snapshot(samples.queue(), silent="main"), totals={MAIL: Total(1, 5)})
+    picture = picture_of(samples.snapshot(samples.queue(), silent="main"), totals={MAIL: QueueTotal(1, 5)})
     series = read(picture)
     assert value(series, "unstall_deployment_up", deployment="main") == 0
     assert value(series, "unstall_queue_readable", **OF_MAIL) == 0
@@ -140,7 +140,7 @@ def test_a_queue_that_shows_what_was_read_before_tells_nothing_of_it() -> None:
 def test_an_old_snapshot_tells_how_old_it_is_and_no_number_of_it() -> None:
     later = NOW + 60_000
     series = read(
-        picture_of(samples.snapshot(samples.queue()), now=later, inbox=Inbox(NOW), totals={MAIL: Total(1, 5)})
+        picture_of(samples.snapshot(samples.queue()), now=later, inbox=StuckInbox(NOW), totals={MAIL: QueueTotal(1, 5)})
     )
     assert value(series, "unstall_snapshot_stale") == 1
     assert value(series, "unstall_snapshot_timestamp_seconds") == NOW / 1000
@@ -152,7 +152,7 @@ def test_an_old_snapshot_tells_how_old_it_is_and_no_number_of_it() -> None:
 
 def test_looks_and_tallies_that_are_too_old_are_not_told_as_current() -> None:
     late, queue = NOW + 61_000, samples.queue(counts=samples.counts(active=1))
-    inbox = Inbox(NOW, (), (Tally(MAIL, {Kind.ORPHAN: 1}, looked=1, checked_at=NOW),))
+    inbox = StuckInbox(NOW, (), (StuckTally(MAIL, {VerdictKind.ORPHAN: 1}, looked=1, checked_at=NOW),))
     picture = picture_of(samples.snapshot(queue, taken_at=late), now=late, inbox=inbox, tallies=counted(NOW))
     series = read(picture)
     assert value(series, "unstall_jobs", **OF_MAIL, state="active") == 1
@@ -178,8 +178,10 @@ def test_before_the_first_snapshot_there_is_little_to_tell() -> None:
 
 def test_of_too_many_queues_the_stuck_ones_have_lines_and_the_rest_is_counted() -> None:
     queues = [samples.queue(f"bull:q{number}", counts=samples.counts(active=1)) for number in range(9)]
-    inbox = Inbox(NOW, (), (Tally(QueueRef("main", "bull:q8"), {Kind.ORPHAN: 1}, looked=1, checked_at=NOW),))
-    config = Config(metrics=Metrics(queues=3))
+    inbox = StuckInbox(
+        NOW, (), (StuckTally(QueueRef("main", "bull:q8"), {VerdictKind.ORPHAN: 1}, looked=1, checked_at=NOW),)
+    )
+    config = Config(metrics=MetricsConfig(queues=3))
     series = read(picture_of(samples.snapshot(*queues), config, inbox=inbox))
     listed = {labels["queue"] for labels in named(series, "unstall_jobs")}
     assert listed == {"bull:q0", "bull:q1", "bull:q8"}
@@ -203,7 +205,7 @@ def test_names_that_differ_never_look_the_same_whatever_they_hold() -> None:
     hostile += ("x" * 5_000, "x" * 4_999 + "y", "a\x00b", "a␀b", "~", "a\u2028b", "a\x85b", "a\u3000b")
     known = [samples.counts(waiting=index, failed=None) for index in range(len(hostile))]
     queues = [samples.queue(f"bull:{name}", counts=counts) for name, counts in zip(hostile, known, strict=True)]
-    text = page(picture_of(samples.snapshot(*queues)), Dialect.TEXT, 0)
+    text = render_page(picture_of(samples.snapshot(*queues)), MetricsFormat.TEXT, 0)
     series = read(picture_of(samples.snapshot(*queues)))
     waiting = {labels["queue"] for labels in named(series, "unstall_jobs")}
     assert len(waiting) == len(hostile)
@@ -214,14 +216,14 @@ def test_names_that_differ_never_look_the_same_whatever_they_hold() -> None:
 
 
 def test_a_job_table_has_no_lines_of_the_library() -> None:
-    series = read(picture_of(samples.snapshot(samples.queue("imports", flavour=Flavour(Library.TABLE)))))
+    series = read(picture_of(samples.snapshot(samples.queue("imports", flavour=LibraryVersion(QueueLibrary.TABLE)))))
     assert named(series, "unstall_jobs")
     assert named(series, "bullmq_job_count") == []
 
 
 @pytest.mark.usefixtures("processes")
 def test_promtool_finds_nothing_to_complain_of() -> None:
-    text = page(full(), Dialect.TEXT, 1)
+    text = render_page(full(), MetricsFormat.TEXT, 1)
     run = subprocess.run(
         [promtool(), "check", "metrics"], input=text, capture_output=True, text=True, timeout=60, check=False
     )

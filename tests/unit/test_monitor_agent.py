@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.domain.meters import FINE
-from recovery.monitor.agent import FAR, FIRST_LOOK, POLL, Agent
-from recovery.monitor.counters import Counters
-from recovery.monitor.courier import courier
-from recovery.monitor.crowd import Crowd
-from recovery.monitor.settings import Settings
-from recovery.monitor.times import Times
+from recovery.domain.servers.metric_history import FINE
+from recovery.monitor.agent import FIRST_LOOK, POLL, RESET_AFTER, Agent
+from recovery.monitor.cpu_counters import CpuCounters
+from recovery.monitor.process_table import ProcessTable
+from recovery.monitor.sample_publisher import make_publisher
+from recovery.monitor.settings import MonitorSettings
+from recovery.monitor.store_clock import StoreClock
 from tests.processes import free_port
 
 WALL = 1_700_000_000_000
@@ -28,23 +28,23 @@ def carried() -> Agent:
 
 def make(server: str) -> Agent:
     """Of a machine whose two cores are busy for 60 %; nobody is at its store."""
-    times = Times(WALL, 0.0)
-    brings = courier({"UNSTALL_STATE_URL": f"redis://127.0.0.1:{free_port()}/0"}, times, lambda _: None)
-    return Agent(Settings(server, "/", ()), brings, times, busy, Crowd((), times), busy(0.0))
+    times = StoreClock(WALL, 0.0)
+    brings = make_publisher({"UNSTALL_STATE_URL": f"redis://127.0.0.1:{free_port()}/0"}, times, lambda _: None)
+    return Agent(MonitorSettings(server, "/", ()), brings, times, busy, ProcessTable((), times), busy(0.0))
 
 
-def busy(at: float) -> Counters:
+def busy(at: float) -> CpuCounters:
     core = {"user": 0.6 * at, "idle": 0.4 * at}
-    return Counters(at, {"cpu0": core, "cpu1": core})
+    return CpuCounters(at, {"cpu0": core, "cpu1": core})
 
 
 def test_every_look_but_the_first_after_a_long_sleep_gives_a_sample(carried: Agent) -> None:
     assert carried.look(FIRST_LOOK) > POLL / 2
     assert carried.average is not None
     assert round(carried.average.value) == 60
-    assert carried.look(FIRST_LOOK + POLL + FAR) == FIRST_LOOK  # what was, was long ago
+    assert carried.look(FIRST_LOOK + POLL + RESET_AFTER) == FIRST_LOOK  # what was, was long ago
     assert carried.average is None
-    assert carried.look(2 * FIRST_LOOK + POLL + FAR) > POLL / 2
+    assert carried.look(2 * FIRST_LOOK + POLL + RESET_AFTER) > POLL / 2
     pieces = [piece for ring, _, piece in carried.courier.backlog.pieces() if ring is FINE]
     assert [len(piece) for piece in pieces] == [FINE.circle.layout.size] * 2  # two samples, and a hole between them
 

@@ -6,7 +6,7 @@ import pytest
 
 from recovery.errors import ConfigError
 from recovery.monitor.settings import PATTERNS, read
-from recovery.monitor.workers import COMMAND_LENGTH, is_worker, program, shown
+from recovery.monitor.worker_patterns import COMMAND_LENGTH, is_worker, program, shown_command
 
 DEFAULTS = tuple(PATTERNS.split(","))
 
@@ -74,12 +74,12 @@ def test_a_part_that_is_in_every_command_is_refused() -> None:
     ],
 )
 def test_a_command_is_told_without_its_secrets(secret: tuple[str, ...]) -> None:
-    assert "worker.js" in shown(secret)
-    assert "hunter2" not in shown(secret)
+    assert "worker.js" in shown_command(secret)
+    assert "hunter2" not in shown_command(secret)
 
 
 def test_a_long_command_is_cut_after_its_secrets_are_gone() -> None:
-    said = shown(("node", "worker.js", "x" * 150, "redis://:" + "s" * 500 + "@redis"))
+    said = shown_command(("node", "worker.js", "x" * 150, "redis://:" + "s" * 500 + "@redis"))
     assert len(said) == COMMAND_LENGTH or said.endswith("@redis")
     assert "sss" not in said
 

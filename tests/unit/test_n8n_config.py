@@ -8,9 +8,9 @@ import pytest
 
 from recovery.config import Config, load
 from recovery.config.n8n import DATABASE
-from recovery.domain.ages import DAY
-from recovery.domain.n8n.losses import CopyLimits
-from recovery.domain.refs import QueueRef
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.n8n.lost_executions import CopyLimits
+from recovery.domain.time_units import DAY
 from recovery.errors import ConfigError
 from tests.toml import Read, reading, refused
 

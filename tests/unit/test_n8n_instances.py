@@ -8,76 +8,78 @@ import pytest
 
 from recovery.domain.n8n.instances import (
     EMPTY,
-    Ending,
-    Instance,
+    InstanceEnding,
     InstanceHistory,
     InstanceRegistry,
+    N8nInstance,
+    add_reading,
     concerns,
-    followed,
     summary,
 )
-from recovery.domain.surroundings import Change
-from recovery.reads.n8n.instances import decode, encode
-from recovery.scanners.watching.instances import explained
+from recovery.domain.stuck.context import WorkerChange
+from recovery.n8n.instance_store import decode, encode
+from recovery.scanners.orphan_watch.n8n_instances import explain_departures
 
 NOW = 1_795_000_000_000
 SECOND = 1_000
 DAY = 86_400_000
 
 
-def worker(key: str, *, beat: int = 0, began: int = 3_600, pool: str = "") -> Instance:
+def worker(key: str, *, beat: int = 0, began: int = 3_600, pool: str = "") -> N8nInstance:
     """Whose last heartbeat was so many seconds before NOW, and which began so many before it."""
-    return Instance(
+    return N8nInstance(
         key, "worker", "unset", f"worker-{key}", "2.41.1", NOW - began * SECOND, NOW - beat * SECOND, pool=pool
     )
 
 
-def history(*instances: Instance, at: int = NOW) -> InstanceHistory:
-    return followed(EMPTY, InstanceRegistry(instances), at)
+def history(*instances: N8nInstance, at: int = NOW) -> InstanceHistory:
+    return add_reading(EMPTY, InstanceRegistry(instances), at)
 
 
-def endings(found: InstanceHistory) -> dict[str, Ending]:
+def endings(found: InstanceHistory) -> dict[str, InstanceEnding]:
     return {one.instance.key: one.ending for one in found.gone}
 
 
 @pytest.mark.parametrize(
     ("beat", "later", "expired", "ending"),
     [
-        (10, 5, False, Ending.STOPPED),  # its key had 50 s left: it was deleted
-        (10, 5, True, Ending.DIED),  # the set still has it
-        (50, 10, False, Ending.DIED),  # two heartbeats were missed before the key ended
-        (29, 31, False, Ending.UNKNOWN),  # it may have been either
-        (10, 300, False, Ending.UNKNOWN),  # nobody looked for five minutes
+        (10, 5, False, InstanceEnding.STOPPED),  # its key had 50 s left: it was deleted
+        (10, 5, True, InstanceEnding.DIED),  # the set still has it
+        (50, 10, False, InstanceEnding.DIED),  # two heartbeats were missed before the key ended
+        (29, 31, False, InstanceEnding.UNKNOWN),  # it may have been either
+        (10, 300, False, InstanceEnding.UNKNOWN),  # nobody looked for five minutes
     ],
 )
 def test_how_a_process_ended_is_told_by_what_was_left_of_its_key(
-    beat: int, later: int, expired: bool, ending: Ending
+    beat: int, later: int, expired: bool, ending: InstanceEnding
 ) -> None:
     before = history(worker("a", beat=beat), worker("b"))
     now = NOW + later * SECOND
     found = InstanceRegistry((replace(worker("b"), seen_at=now),), frozenset({"a"} if expired else ()))
-    after = followed(before, found, now)
+    after = add_reading(before, found, now)
     assert endings(after) == {"a": ending}
     assert set(after.here) == {"b"}
 
 
 def test_what_ended_is_kept_for_an_hour_and_a_registry_that_cannot_be_read_ends_nobody() -> None:
-    gone = followed(history(worker("a")), InstanceRegistry(), NOW + SECOND)
-    assert endings(gone) == {"a": Ending.STOPPED}
-    silent = followed(gone, InstanceRegistry(fault="NOPERM"), NOW + 2 * SECOND)
-    assert (endings(silent), silent.fault) == ({"a": Ending.STOPPED}, "NOPERM")
-    assert endings(followed(gone, InstanceRegistry(), NOW + DAY)) == {}
-    back = followed(gone, InstanceRegistry((worker("a"),)), NOW + 2 * SECOND)
+    gone = add_reading(history(worker("a")), InstanceRegistry(), NOW + SECOND)
+    assert endings(gone) == {"a": InstanceEnding.STOPPED}
+    silent = add_reading(gone, InstanceRegistry(fault="NOPERM"), NOW + 2 * SECOND)
+    assert (endings(silent), silent.fault) == ({"a": InstanceEnding.STOPPED}, "NOPERM")
+    assert endings(add_reading(gone, InstanceRegistry(), NOW + DAY)) == {}
+    back = add_reading(gone, InstanceRegistry((worker("a"),)), NOW + 2 * SECOND)
     assert (endings(back), set(back.here)) == ({}, {"a"})
 
 
-def left(*, ago: int = 20, since: int | None = None) -> Change:
-    return Change("", NOW - ago * SECOND, since=None if since is None else NOW - since * SECOND)
+def left(*, ago: int = 20, since: int | None = None) -> WorkerChange:
+    return WorkerChange("", NOW - ago * SECOND, since=None if since is None else NOW - since * SECOND)
 
 
-def told(changes: tuple[Change, ...], known: InstanceHistory, *here: int, queue: str = "jobs") -> list[tuple[str, str]]:
+def told(
+    changes: tuple[WorkerChange, ...], known: InstanceHistory, *here: int, queue: str = "jobs"
+) -> list[tuple[str, str]]:
     """`here`: since how many seconds the other workers have been connected."""
-    found = explained(changes, known, queue, [NOW - since * SECOND for since in here], NOW)
+    found = explain_departures(changes, known, queue, [NOW - since * SECOND for since in here], NOW)
     return [(one.instance, one.ending) for one in found]
 
 
@@ -99,7 +101,7 @@ def test_a_process_that_is_silent_beyond_its_heartbeat_has_died() -> None:
 
 
 def test_a_process_that_took_itself_out_was_stopped() -> None:
-    known = followed(
+    known = add_reading(
         history(worker("a", beat=30), worker("b", beat=25)), InstanceRegistry((worker("b"),)), NOW - 21_000
     )
     assert told((left(),), known) == [("worker-a", "stopped")]
@@ -138,7 +140,7 @@ def test_what_nobody_explained_for_ten_minutes_and_what_is_explained_stays() -> 
     assert told((left(),), replace(known, fault="NOPERM")) == [("", "")]
 
 
-def main(key: str = "m", *, beat: int = 0, role: str = "leader", version: str = "2.41.1") -> Instance:
+def main(key: str = "m", *, beat: int = 0, role: str = "leader", version: str = "2.41.1") -> N8nInstance:
     return replace(worker(key, beat=beat), type="main", role=role, host=f"main-{key}", version=version)
 
 
@@ -162,7 +164,7 @@ def main(key: str = "m", *, beat: int = 0, role: str = "leader", version: str = 
         ([main(version="2.40.7"), worker("a")], ["Its processes run several versions of n8n: 2.40.7, 2.41.1."]),
     ],
 )
-def test_what_is_amiss_among_the_processes_is_said(instances: list[Instance], told: list[str]) -> None:
+def test_what_is_amiss_among_the_processes_is_said(instances: list[N8nInstance], told: list[str]) -> None:
     assert list(concerns(history(*instances), NOW)) == told
 
 
@@ -193,6 +195,6 @@ def test_mains_are_listed_first_and_the_leader_before_all() -> None:
 
 
 def test_histories_come_back_as_they_were() -> None:
-    known = followed(history(main(), worker("a")), InstanceRegistry((main(),)), NOW + SECOND)
+    known = add_reading(history(main(), worker("a")), InstanceRegistry((main(),)), NOW + SECOND)
     assert decode(encode({"n8n": known})) == {"n8n": known}
     assert decode(b"x") == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.n8n.remains import parent_of
+from recovery.n8n.database.run_data_inspection import parent_of
 
 # As flatted 3 writes what n8n-workflow of n8n 2.41.1 makes for a sub-workflow (`getRunData`).
 WRITTEN = (

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from recovery.domain.ages import DAY, SECOND
-from recovery.domain.n8n.losses import Loss, LossOutcome, graver
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.n8n.lost_executions import LostExecutionOutcome, LostExecutionRecord, graver
 from recovery.domain.n8n.rescue import RescueOffer, RescueWay, offer
-from recovery.domain.refs import QueueRef
-from recovery.domain.verdicts import Kind
+from recovery.domain.stuck.types import VerdictKind
+from recovery.domain.time_units import DAY, SECOND
 
 NOW = 1_800_000_000_000
-AT_RISK = Loss(
+AT_RISK = LostExecutionRecord(
     1,
     "n8n",
     "4711",
@@ -21,9 +21,9 @@ AT_RISK = Loss(
     "Invoices",
     "webhook",
     QueueRef("main", "bull:jobs").job("7"),
-    Kind.WORKER_LOST,
+    VerdictKind.WORKER_LOST,
     NOW - 20 * SECOND,
-    LossOutcome.AT_RISK,
+    LostExecutionOutcome.AT_RISK,
     started_at=NOW - 90 * SECOND,
     proven_at=NOW - 10 * SECOND,
     lock_ends_at=NOW + 40 * SECOND,
@@ -53,7 +53,7 @@ def test_when_its_job_is_gone_n8n_waits_half_a_minute_at_most() -> None:
     assert found.sentence.endswith("Possible for 20 s at most.")
 
 
-@pytest.mark.parametrize("changes", [{"verdict": Kind.ABANDONED}, {"unheld_at": NOW - 60 * SECOND}])
+@pytest.mark.parametrize("changes", [{"verdict": VerdictKind.ABANDONED}, {"unheld_at": NOW - 60 * SECOND}])
 def test_where_nobody_notices_it_no_end_is_told(changes: dict[str, object]) -> None:
     found = offered(**changes)
     assert (found.is_open, found.last) == (True, None)
@@ -61,25 +61,25 @@ def test_where_nobody_notices_it_no_end_is_told(changes: dict[str, object]) -> N
 
 
 def test_before_it_is_proven_it_is_told_and_not_offered() -> None:
-    found = offered(verdict=Kind.LATE, proven_at=None)
+    found = offered(verdict=VerdictKind.LATE, proven_at=None)
     assert (found.way, found.is_open) == (RescueWay.RELAUNCH, False)
     assert "not proven yet" in found.sentence
 
 
 def test_what_was_lost_can_be_restored_as_long_as_there_is_a_copy() -> None:
-    found = offered(outcome=LossOutcome.LOST)
+    found = offered(outcome=LostExecutionOutcome.LOST)
     assert (found.way, found.is_open, found.last) == (RescueWay.RESTORE, True, NOW - 20 * SECOND + 7 * DAY)
     assert "for 6 d 23 h" in found.sentence
 
 
 def test_without_a_copy_it_is_said_why() -> None:
-    found = offered(outcome=LossOutcome.LOST, copied_at=None, copy_size=None, copy_trouble="It was too large.")
+    found = offered(outcome=LostExecutionOutcome.LOST, copied_at=None, copy_size=None, copy_trouble="It was too large.")
     assert (found.way, found.is_open) == (RescueWay.NONE, False)
     assert found.sentence == "There is no copy of its data. It was too large."
 
 
-@pytest.mark.parametrize("outcome", [LossOutcome.RESCUED, LossOutcome.RETRIED])
-def test_what_runs_again_is_named(outcome: LossOutcome) -> None:
+@pytest.mark.parametrize("outcome", [LostExecutionOutcome.RESCUED, LostExecutionOutcome.RETRIED])
+def test_what_runs_again_is_named(outcome: LostExecutionOutcome) -> None:
     found = offered(outcome=outcome, retried_as="4712")
     assert (found.way, found.sentence) == (RescueWay.NONE, "It ran again as execution 4712.")
 
@@ -96,5 +96,5 @@ def test_what_never_started_is_to_be_requeued() -> None:
 
 
 def test_a_verdict_never_becomes_better() -> None:
-    assert graver(Kind.ORPHAN, Kind.LATE) is Kind.ORPHAN
-    assert graver(Kind.LATE, Kind.WORKER_LOST) is Kind.WORKER_LOST
+    assert graver(VerdictKind.ORPHAN, VerdictKind.LATE) is VerdictKind.ORPHAN
+    assert graver(VerdictKind.LATE, VerdictKind.WORKER_LOST) is VerdictKind.WORKER_LOST

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.domain.jobs import JobRow, State
-from recovery.domain.judging import verdict
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobRow, JobState
 from recovery.domain.n8n.stalled_grace import error_after
-from recovery.domain.refs import QueueRef
-from recovery.domain.surroundings import Sighting, Surroundings
-from recovery.domain.tuning.setups import Options, setups
-from recovery.domain.tuning.versions import Version
-from recovery.domain.tuning.workloads import Kind, Workload
+from recovery.domain.n8n.versions import Version
+from recovery.domain.stuck.context import LocklessObservation, VerdictContext
+from recovery.domain.stuck.job_rules import verdict_for_job
+from recovery.domain.tuning.worker_setup import TuningOptions, setups
+from recovery.domain.tuning.workloads import Workload, WorkloadKind
 
 NOW = 1_795_000_000_000
 JOB = QueueRef("main", "bull:jobs").job("7")
@@ -36,14 +36,18 @@ OPEN: Version = (2, 1_000_000, 1_000_000)  # 2.x, as a person writes it
 )
 def test_the_clock_of_each_version(version: Version | None, fails: bool | None, words: str, after: int | None) -> None:
     """The exact version wins over what the tables tell."""
-    near = Surroundings(NOW, workers=2, stalled_check_ttl=9_000, is_n8n=True, n8n_version=version, fails_stalled=fails)
-    orphan = verdict(JobRow(JOB, State.ACTIVE, processed_at=NOW - 90_000), near, sighting=Sighting(NOW - 90_000, 2))
+    near = VerdictContext(
+        NOW, workers=2, stalled_check_ttl=9_000, is_n8n=True, n8n_version=version, fails_stalled=fails
+    )
+    orphan = verdict_for_job(
+        JobRow(JOB, JobState.ACTIVE, processed_at=NOW - 90_000), near, sighting=LocklessObservation(NOW - 90_000, 2)
+    )
     assert orphan.fate.endswith(words)
     assert error_after(version) == after
 
 
 @pytest.mark.parametrize(("version", "seconds"), [((2, 40, 7), 0.0), ((2, 41, 1), 30.0), (OPEN, 30.0)])
 def test_tuning_counts_it_in(version: Version, seconds: float) -> None:
-    worker = Workload("worker", Kind.ENVIRONMENT, "worker.env", 1, image="n8nio/n8n", words=("n8n", "worker"))
-    (setup,) = setups((worker,), Options(version=version))
+    worker = Workload("worker", WorkloadKind.ENVIRONMENT, "worker.env", 1, image="n8nio/n8n", words=("n8n", "worker"))
+    (setup,) = setups((worker,), TuningOptions(version=version))
     assert setup.timing.error_after == seconds

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.actions import n8n_rules
-from recovery.domain.acting import Act, Options
-from recovery.domain.ages import MINUTE
+from recovery.domain.actions.types import Action, ActionOptions
+from recovery.domain.n8n.action_context import ExecutionActionContext
 from recovery.domain.n8n.executions import Execution, ExecutionStatus
-from recovery.domain.n8n.standing import Standing
 from recovery.domain.n8n.worker_ages import WorkerAges
+from recovery.domain.time_units import MINUTE
+from recovery.n8n import action_rules
 
 NOW = 1_800_000_000_000
 BEGAN = NOW - 10 * MINUTE
@@ -34,12 +34,12 @@ def test_a_worker_that_may_be_older_than_it_may_run_it(ages: WorkerAges, said: s
     assert (said in ages.may_run(BEGAN), bool(ages.may_run(BEGAN))) == (True, bool(said))
 
 
-@pytest.mark.parametrize("act", [Act.MARK, Act.RELAUNCH])
-def test_such_an_execution_is_put_right_with_force_alone(act: Act) -> None:
+@pytest.mark.parametrize("act", [Action.MARK, Action.RELAUNCH])
+def test_such_an_execution_is_put_right_with_force_alone(act: Action) -> None:
     running = Execution("51", "wf", "webhook", ExecutionStatus.RUNNING, BEGAN, BEGAN)
     ages = WorkerAges(True, LONG_AGO, LONG_AGO)
-    standing = Standing("51", running, alone_for=MINUTE, has_start=True, workers=ages)
-    with pytest.raises(n8n_rules.Against, match=r"since before it began.*This needs force\."):
-        n8n_rules.on_execution(act, standing, Options(consent=True))
-    risks = n8n_rules.on_execution(act, standing, Options(consent=True, force=True))
+    standing = ExecutionActionContext("51", running, alone_for=MINUTE, has_start=True, workers=ages)
+    with pytest.raises(action_rules.N8nActionRefused, match=r"since before it began.*This needs force\."):
+        action_rules.on_execution(act, standing, ActionOptions(consent=True))
+    risks = action_rules.on_execution(act, standing, ActionOptions(consent=True, force=True))
     assert any("since before it began" in risk for risk in risks)

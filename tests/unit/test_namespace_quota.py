@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recovery.scanners.snapshot.namespace_quota import NamespaceQuota, namespace
+from recovery.scanners.discovery.namespace_quota import NamespaceQuota, namespace
 
 
 def test_a_namespace_is_the_first_two_parts() -> None:

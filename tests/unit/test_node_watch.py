@@ -4,37 +4,39 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.config.endpoints import Endpoint
-from recovery.connections.http import Answer
-from recovery.domain.nodes import DISK_FREE, DISK_SIZE
-from recovery.domain.servers import Origin, Server
+from recovery.config.addresses.http_endpoints import HttpEndpoint
+from recovery.domain.servers.node_exporter import DISK_FREE, DISK_SIZE
+from recovery.domain.servers.samples import SampleOrigin, Server
 from recovery.errors import Unreachable
-from recovery.scanners.nodes import page
-from recovery.scanners.nodes.post import Kept
-from recovery.scanners.nodes.watch import APART, EVERY, LONGEST_PAUSE, Watch
+from recovery.servers.nodes import exposition_parser
+from recovery.servers.nodes.exporter_target import APART, EVERY, LONGEST_PAUSE, ExporterTarget
+from recovery.servers.nodes.sample_writer import StoredSample
+from recovery.stores.http.http_client import HttpGetResponse
 
 NOW = 1_760_000_000_000
 GONE = Unreachable("http://eu-1:9100/metrics", "connection refused")
 
 
-def told(user: float, idle: float = 0.0, cores: int = 2) -> Answer:
+def told(user: float, idle: float = 0.0, cores: int = 2) -> HttpGetResponse:
     """A page of so many cores, each of which did so much."""
     lines = [
         f'node_cpu_seconds_total{{cpu="{core}",mode="{mode}"}} {value}'
         for core in range(cores)
         for mode, value in (("user", user), ("idle", idle))
     ]
-    return Answer(("# HELP node_load1 x\nnode_load1 0.5\n" + "\n".join(lines) + "\n").encode(), "10.0.0.1")
+    return HttpGetResponse(("# HELP node_load1 x\nnode_load1 0.5\n" + "\n".join(lines) + "\n").encode(), "10.0.0.1")
 
 
 class Times:
     """Looks at one node, so many seconds apart."""
 
     def __init__(self) -> None:
-        self.watch = Watch("eu-1", Endpoint("http://eu-1:9100/metrics"), "/")
+        self.watch = ExporterTarget("eu-1", HttpEndpoint("http://eu-1:9100/metrics"), "/")
         self.at = 1000.0
 
-    def look(self, answer: Answer | Unreachable, after: float = EVERY, kept: Kept | None = None) -> Server | None:
+    def look(
+        self, answer: HttpGetResponse | Unreachable, after: float = EVERY, kept: StoredSample | None = None
+    ) -> Server | None:
         self.at += after
         assert self.watch.is_due(self.at, kept)
         return self.watch.take(answer, NOW + round(self.at * 1000), self.at, kept)
@@ -50,7 +52,7 @@ def test_the_second_look_knows_the_cpu(node: Times) -> None:
     server = node.look(told(1, 4))
     assert server is not None
     assert (server.cpu_raw, server.cpu_ema, server.cores, server.load1) == (20, 20, 2, 0.5)
-    assert (server.origin, server.poll, server.addresses) == (Origin.EXPORTER, 5000, ("10.0.0.1",))
+    assert (server.origin, server.poll, server.addresses) == (SampleOrigin.EXPORTER, 5000, ("10.0.0.1",))
     assert server.mem_used is None
     later = node.look(told(6, 4))
     assert later is not None
@@ -65,7 +67,7 @@ def test_looks_that_are_far_apart_say_nothing_of_now(node: Times) -> None:
 
 
 def test_the_average_goes_on_where_another_left_it(node: Times) -> None:
-    before = Kept(Origin.EXPORTER, 90.0)
+    before = StoredSample(SampleOrigin.EXPORTER, 90.0)
     node.look(told(0, 0), kept=before)
     server = node.look(told(0, 5), kept=before)
     assert server is not None
@@ -105,9 +107,9 @@ def test_a_dead_node_is_asked_less_and_less(node: Times) -> None:
 
 def test_a_monitor_wins(node: Times) -> None:
     node.look(GONE)
-    assert not node.watch.is_due(node.at + LONGEST_PAUSE, Kept(Origin.MONITOR, 5.0))
+    assert not node.watch.is_due(node.at + LONGEST_PAUSE, StoredSample(SampleOrigin.MONITOR, 5.0))
     assert node.watch.trouble is None
-    assert node.watch.is_due(node.at, Kept(Origin.PROMETHEUS, 5.0))
+    assert node.watch.is_due(node.at, StoredSample(SampleOrigin.PROMETHEUS, 5.0))
 
 
 def test_a_page_that_somebody_keeps_is_no_news(node: Times) -> None:
@@ -136,8 +138,8 @@ def test_a_minute_is_written_without_holes(node: Times) -> None:
     ],
 )
 def test_what_is_no_page_of_a_node_is_told(written: bytes, says: str) -> None:
-    with pytest.raises(page.NoNode, match=says):
-        page.read(written, "/")
+    with pytest.raises(exposition_parser.NotNodeExporter, match=says):
+        exposition_parser.parse_exposition(written, "/")
 
 
 def test_a_page_is_read_as_it_is_meant() -> None:
@@ -157,9 +159,9 @@ node_uname_info{{nodename="a \\"b\\"",release="6"}} 1
 {"x" * 3000} 1
 node_load1 2
 """
-    found = page.read(written.encode(), "/")
+    found = exposition_parser.parse_exposition(written.encode(), "/")
     assert found.cores == {"0": {"idle": 1500}}
     gauges = found.gauges
     assert (gauges.host, gauges.load1, gauges.load5) == ('a "b"', 2, None)
     assert (gauges.mem_used, gauges.mem_total, gauges.disk_used, gauges.disk_total) == (750, 1000, 70, 100)
-    assert page.read(written.encode(), "/data").gauges.disk_used is None
+    assert exposition_parser.parse_exposition(written.encode(), "/data").gauges.disk_used is None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.actions.pace import BASELINE, LONGEST, REST, Rests
+from recovery.actions.bulk.throttle import BASELINE, LONGEST, REST, ChunkDelay
 
 
 def rests(*latencies: float) -> list[float]:
-    known = Rests()
+    known = ChunkDelay()
     return [known.after(latency) for latency in latencies]
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from dashboard import page_concurrency
-from dashboard.intake import Refused
 from dashboard.live.session import Visitor
-from dashboard.page_concurrency import PageConcurrency
+from dashboard.server import page_concurrency
+from dashboard.server.page_concurrency import PageConcurrency
+from dashboard.server.request_body import RequestRefused
 
 TOKEN = [(b"authorization", b"Bearer unstall_x")]
 ANNE, ALSO_ANNE, BOB = ([(b"cookie", f"unstall-session={name}".encode())] for name in ("anne", "also-anne", "bob"))
@@ -71,7 +71,7 @@ async def test_a_token_has_its_calls_at_once_and_is_refused_beyond(desk: Desk) -
     await desk.know("/api/v1/queues", TOKEN)
     for _ in range(page_concurrency.PAGES_EACH):
         assert (await desk.ask(scope("/api/v1/queues", TOKEN))).done()
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         await desk.ask(scope("/api/v1/queues", TOKEN))
     assert (caught.value.status, caught.value.retry) == (429, 1)
     assert (await desk.ask(scope("/queues", ANNE))).done(), "others go on"
@@ -152,7 +152,7 @@ async def test_each_way_to_what_is_large_is_a_heavy_page(desk: Desk, path: str, 
 async def test_whoever_asks_for_heavy_pages_without_end_is_refused(desk: Desk) -> None:
     for _ in range(1 + page_concurrency.HEAVY_WAITING):
         await desk.ask(scope("/tuning", ANNE))
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         await desk.ask(scope("/tuning", ANNE))
     assert (caught.value.status, caught.value.retry) == (429, page_concurrency.RETRY_SECONDS)
     assert (await desk.ask(scope("/tuning"))).done(), "a stranger is sent away by the page"
@@ -164,7 +164,7 @@ async def test_requests_of_one_address_that_wait_are_bounded_and_others_wait_bes
     monkeypatch.setattr(page_concurrency, "PAGES_WAITING", 2)
     for _ in range(page_concurrency.PAGES_EACH + 2):
         await desk.ask(scope("/login"))
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         await desk.ask(scope("/login"))
     assert (caught.value.status, caught.value.retry) == (503, page_concurrency.RETRY_SECONDS)
     assert (await desk.ask(scope("/login", address="10.0.0.2"))).done()
@@ -181,12 +181,12 @@ async def test_one_password_is_hashed_at_a_time_and_pages_go_on(desk: Desk, path
 async def test_one_address_fills_no_more_than_its_part_of_the_queue(desk: Desk) -> None:
     for number in range(1 + page_concurrency.HASHES_WAITING):
         await desk.ask(scope("/login", method="POST", address=f"2001:db8::{number}"))
-    with pytest.raises(Refused) as own:
+    with pytest.raises(RequestRefused) as own:
         await desk.ask(scope("/login", method="POST", address="2001:db8::ffff"))
     assert (own.value.status, own.value.retry) == (429, 2)
     for number in range(page_concurrency.HASHES_QUEUE - page_concurrency.HASHES_WAITING):
         await desk.ask(scope("/login", method="POST", address=f"10.0.0.{number}"))
-    with pytest.raises(Refused) as full:
+    with pytest.raises(RequestRefused) as full:
         await desk.ask(scope("/login", method="POST", address="10.0.1.1"))
     assert (full.value.status, full.value.retry) == (503, 5)
 
@@ -194,6 +194,6 @@ async def test_one_address_fills_no_more_than_its_part_of_the_queue(desk: Desk) 
 async def test_a_password_that_is_never_looked_at_is_told_so(desk: Desk) -> None:
     desk.places.hashes._seconds = 0.01
     await desk.ask(scope("/login", method="POST"))
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         await (await desk.ask(scope("/login", method="POST", address="10.0.0.2")))
     assert caught.value.status == 503

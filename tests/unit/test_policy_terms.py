@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from recovery.domain.ages import MINUTE
-from recovery.domain.backoff import Backoff
-from recovery.domain.policies import Layer, Origin, Path, Source, resolved
-from recovery.domain.policy import NO_NOTE, Mode
-from recovery.domain.policy_terms import Term, origins, terms, written
-from recovery.domain.refs import QueueRef
+from recovery.domain.auto_retry.backoff import Backoff
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.policies.describe import PolicyTerm, origins, policy_settings, policy_terms
+from recovery.domain.policies.policy_layers import LayerValues, Path, PolicySource, PolicyValueOrigin, resolve_policy
+from recovery.domain.policies.types import NO_NOTE, ScannerMode
+from recovery.domain.time_units import MINUTE
 
 MAIL = QueueRef("shop", "bull:mail")
 NOW = 1_800_000_000_000
-FILE, ANN = Origin(Source.FILE), Origin(Source.PAGE, "shop", "bull:mail", "ann", NOW - 4 * MINUTE)
+FILE, ANN = (
+    PolicyValueOrigin(PolicySource.FILE),
+    PolicyValueOrigin(PolicySource.PAGE, "shop", "bull:mail", "ann", NOW - 4 * MINUTE),
+)
 
 
-def told(file: dict[Path, object], page: dict[Path, object]) -> dict[str, Term]:
-    found = resolved([Layer(FILE, file), Layer(ANN, page)], MAIL)
-    return {term.name: term for term in terms(found, NOW)}
+def told(file: dict[Path, object], page: dict[Path, object]) -> dict[str, PolicyTerm]:
+    found = resolve_policy([LayerValues(FILE, file), LayerValues(ANN, page)], MAIL)
+    return {term.name: term for term in policy_terms(found, NOW)}
 
 
 def test_what_nobody_said_is_by_default() -> None:
@@ -40,19 +43,19 @@ def test_values_of_one_scanner_name_their_origins_where_they_differ() -> None:
 
 
 def test_armed_without_a_note_is_said() -> None:
-    line = told({}, {("auto_retry", "mode"): Mode.ACT})["auto-retry"]
+    line = told({}, {("auto_retry", "mode"): ScannerMode.ACT})["auto-retry"]
     assert line.value == f"Enabled, at most 100 jobs per run. {NO_NOTE}"
 
 
 def test_each_entry_of_the_tables_is_a_line() -> None:
-    found = resolved(
+    found = resolve_policy(
         [
-            Layer(FILE, {("never", "names", "charge"): True, ("never", "signatures", "card declined"): True}),
-            Layer(ANN, {("backoff", "mail*"): Backoff(3), ("idempotency",): "sent once"}),
+            LayerValues(FILE, {("never", "names", "charge"): True, ("never", "signatures", "card declined"): True}),
+            LayerValues(ANN, {("backoff", "mail*"): Backoff(3), ("idempotency",): "sent once"}),
         ],
         MAIL,
     )
-    lines = [(term.name, term.value, term.origin) for term in terms(found, NOW)][4:]
+    lines = [(term.name, term.value, term.origin) for term in policy_terms(found, NOW)][4:]
     assert [name for name, _, _ in lines] == [
         *("backoff, mail*", "backoff, all others", "never auto-retried", "never auto-retried", "idempotency note"),
     ]
@@ -62,7 +65,7 @@ def test_each_entry_of_the_tables_is_a_line() -> None:
 
 
 def test_programs_get_each_origin_and_seconds() -> None:
-    found = resolved([Layer(ANN, {("stale_check", "after"): 2_500})], MAIL)
+    found = resolve_policy([LayerValues(ANN, {("stale_check", "after"): 2_500})], MAIL)
     assert origins(found) == [
         {
             "path": ["stale_check", "after"],
@@ -73,5 +76,5 @@ def test_programs_get_each_origin_and_seconds() -> None:
             "at": NOW - 4 * MINUTE,
         }
     ]
-    assert written(found.policy)["stale_check"] == {"mode": "act", "after": 2.5, "most": 500, "release": False}
-    assert "release" not in written(found.policy)["auto_retry"]
+    assert policy_settings(found.policy)["stale_check"] == {"mode": "act", "after": 2.5, "most": 500, "release": False}
+    assert "release" not in policy_settings(found.policy)["auto_retry"]

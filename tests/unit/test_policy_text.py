@@ -6,37 +6,39 @@ import tomllib
 
 import pytest
 
-from recovery.domain import policy_text
-from recovery.domain.ages import HOUR, MINUTE, SECOND
-from recovery.domain.backoff import LONGEST, Backoff
-from recovery.domain.policies import Layer, Origin, Source, resolved
-from recovery.domain.policy import Duty, Mode
-from recovery.domain.refs import QueueRef
-from recovery.domain.retry import Never
+from recovery.domain.auto_retry.backoff import LONGEST, Backoff
+from recovery.domain.auto_retry.rules import NeverRetry
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.policies import parser
+from recovery.domain.policies.policy_layers import LayerValues, PolicySource, PolicyValueOrigin, resolve_policy
+from recovery.domain.policies.types import ScannerMode, ScannerPolicy
+from recovery.domain.time_units import HOUR, MINUTE, SECOND
 
 
 def problems(written: dict[str, object]) -> list[str]:
-    return [str(problem) for problem in policy_text.read(written, "policy.")[1]]
+    return [str(problem) for problem in parser.read_policy(written, "policy.")[1]]
 
 
 def test_what_the_documentation_shows_can_be_read() -> None:
-    shown = (policy_text.__doc__ or "").partition("\n\n")[2]
-    values, wrong = policy_text.read(tomllib.loads(shown))
+    shown = (parser.__doc__ or "").partition("\n\n")[2]
+    values, wrong = parser.read_policy(tomllib.loads(shown))
     assert wrong == ()
-    policy = resolved([Layer(Origin(Source.FILE), values)], QueueRef("main", "bull:q")).policy
-    assert policy.orphan_watch == Duty(most=500, release=True)
-    assert policy.auto_retry == Duty(Mode.ACT, MINUTE, 50)
+    policy = resolve_policy(
+        [LayerValues(PolicyValueOrigin(PolicySource.FILE), values)], QueueRef("main", "bull:q")
+    ).policy
+    assert policy.orphan_watch == ScannerPolicy(most=500, release=True)
+    assert policy.auto_retry == ScannerPolicy(ScannerMode.ACT, MINUTE, 50)
     assert policy.backoffs.of("mail:7") == Backoff(3, 5 * SECOND)
-    assert policy.never == Never(frozenset({"charge"}), frozenset({"card declined"}))
+    assert policy.never == NeverRetry(frozenset({"charge"}), frozenset({"card declined"}))
     assert policy.idempotency.startswith("sending twice")
 
 
 def test_nothing_written_is_nothing_said() -> None:
-    assert policy_text.read({}) == ({}, ())
+    assert parser.read_policy({}) == ({}, ())
 
 
 def test_a_first_pause_beyond_the_default_longest_moves_it() -> None:
-    values, wrong = policy_text.read({"backoff": {"*": {"first": 8 * 3600}, "a": {"first": 1}}})
+    values, wrong = parser.read_policy({"backoff": {"*": {"first": 8 * 3600}, "a": {"first": 1}}})
     assert wrong == ()
     assert values["backoff", "*"] == Backoff(first=8 * HOUR, longest=8 * HOUR)
     assert values["backoff", "a"].longest == LONGEST
@@ -87,7 +89,7 @@ def test_what_cannot_be_used_is_named_with_what_would_be_right(written: dict[str
 
 
 def test_all_problems_are_told_at_once_and_the_rest_is_read() -> None:
-    values, wrong = policy_text.read({"stale_check": {"mode": "x", "after": "y", "most": 9}, "odd": 1})
+    values, wrong = parser.read_policy({"stale_check": {"mode": "x", "after": "y", "most": 9}, "odd": 1})
     assert len(wrong) == 3
     assert values == {("stale_check", "most"): 9}
 

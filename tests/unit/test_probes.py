@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from dashboard import database_check, probes
-from dashboard.live import mirror
-from dashboard.live.image import Health
-from dashboard.probes import Probes
+from dashboard.live import state_cache
+from dashboard.live.cached_state import SnapshotHealth
+from dashboard.server import database_check, probes
+from dashboard.server.probes import Probes
 from recovery.version import VERSION
 from tests.patience import patience
 
-FRESH = Health(snapshot_age_ms=800, scheduler_alive=True, stale=False)
+FRESH = SnapshotHealth(snapshot_age_ms=800, scheduler_alive=True, stale=False)
 SECRET = "connection to server at 10.0.0.2 failed: password hunter2"
 
 
 @pytest.fixture(autouse=True)
 def health(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mirror, "health", lambda: FRESH)
+    monkeypatch.setattr(state_cache, "health", lambda: FRESH)
 
 
 async def test_alive_asks_nobody_and_says_which_version_it_is() -> None:
@@ -42,16 +42,16 @@ async def test_ready_is_said_when_the_database_has_taken_a_write() -> None:
 @pytest.mark.parametrize(
     ("health", "lack"),
     [
-        (Health(error="redis://:hunter2@10.0.0.1 refused"), "state store: does not answer"),
-        (Health(), "snapshot: none yet"),
-        (Health(snapshot_age_ms=34_500), "snapshot: 34 s old"),
-        (Health(snapshot_age_ms=800, stale=False, is_unled=True), "scheduler: no leader"),
+        (SnapshotHealth(error="redis://:hunter2@10.0.0.1 refused"), "state store: does not answer"),
+        (SnapshotHealth(), "snapshot: none yet"),
+        (SnapshotHealth(snapshot_age_ms=34_500), "snapshot: 34 s old"),
+        (SnapshotHealth(snapshot_age_ms=800, stale=False, is_unled=True), "scheduler: no leader"),
     ],
 )
 async def test_it_stays_ready_while_the_pages_work_and_says_what_they_lack(
-    monkeypatch: pytest.MonkeyPatch, health: Health, lack: str
+    monkeypatch: pytest.MonkeyPatch, health: SnapshotHealth, lack: str
 ) -> None:
-    monkeypatch.setattr(mirror, "health", lambda: health)
+    monkeypatch.setattr(state_cache, "health", lambda: health)
     asked = Probes(lambda: ("", ""))
     asked.start()
     await _until(asked, 200)

@@ -7,23 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from recovery.domain.verdicts import Cause
+from recovery.domain.stuck.types import LossCause
 from tests.endings.replay import Said, replay
 
 FOLDER = Path(__file__).parents[1] / "golden" / "endings"
 LIBRARIES = ("bullmq-node", "bullmq-node-named", "bullmq-python", "bull4", "n8n")
 # Unknown is right where what can be seen fits another ending as well.
 EXPECTED = {
-    "crash": Cause.CRASHED,
-    "crash of the only one": Cause.CRASHED,
-    "crash and restart": Cause.UNKNOWN,  # a deployment of one worker
-    "deploy, new ones first": Cause.DEPLOYED,
-    "deploy, old ones first": Cause.DEPLOYED,
-    "starvation": Cause.STARVED,
-    "out of memory": Cause.CRASHED,
-    "Redis restart": Cause.RESTARTED,
-    "network cut in silence": Cause.UNKNOWN,  # a process that is stopped
-    "network cut and healed": Cause.UNKNOWN,  # workers that were stopped and started
+    "crash": LossCause.CRASHED,
+    "crash of the only one": LossCause.CRASHED,
+    "crash and restart": LossCause.UNKNOWN,  # a deployment of one worker
+    "deploy, new ones first": LossCause.DEPLOYED,
+    "deploy, old ones first": LossCause.DEPLOYED,
+    "starvation": LossCause.STARVED,
+    "out of memory": LossCause.CRASHED,
+    "Redis restart": LossCause.RESTARTED,
+    "network cut in silence": LossCause.UNKNOWN,  # a process that is stopped
+    "network cut and healed": LossCause.UNKNOWN,  # workers that were stopped and started
 }
 ENDINGS = [(library, ending) for library in LIBRARIES for ending in EXPECTED]
 
@@ -53,7 +53,7 @@ def test_no_look_at_any_of_them_names_a_wrong_cause() -> None:
         (library, ending, look.at, look.job, look.verdict.cause)
         for library, ending in ENDINGS
         for look in said(library, ending)
-        if look.verdict.cause not in (Cause.UNKNOWN, EXPECTED[ending])
+        if look.verdict.cause not in (LossCause.UNKNOWN, EXPECTED[ending])
     }
     assert not wrong
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from recovery.domain import redact
+from recovery.domain.redaction import redact
 from tests.redaction.corpus import Harmless, Secret, harmless, secrets
 
 MISSED = 0.10

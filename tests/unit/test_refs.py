@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.domain.refs import shown, text
+from recovery.domain.identifiers import decode_name, printable
 
 
 @pytest.mark.parametrize(
@@ -25,11 +25,11 @@ from recovery.domain.refs import shown, text
     ],
 )
 def test_no_character_hides_in_a_name_or_speaks_to_a_terminal(hidden: str) -> None:
-    assert shown(f"bull:mail{hidden}") != "bull:mail"
-    assert hidden[0] not in shown(f"bull:mail{hidden}")
+    assert printable(f"bull:mail{hidden}") != "bull:mail"
+    assert hidden[0] not in printable(f"bull:mail{hidden}")
 
 
 def test_control_characters_are_visible_and_bytes_that_are_no_text_are_marked() -> None:
-    assert shown("a\x1b\r\n") == "a␛␍␊"
-    assert shown(text(b"a\xff")) == "a\ufffd"
-    assert shown("größe 名前") == "größe 名前"
+    assert printable("a\x1b\r\n") == "a␛␍␊"
+    assert printable(decode_name(b"a\xff")) == "a\ufffd"
+    assert printable("größe 名前") == "größe 名前"

@@ -8,10 +8,10 @@ import hiredis
 import pytest
 import redis
 
-from recovery.connections import reply_limits
-from recovery.connections.encoded import Command, chunked
-from recovery.connections.faults import refusal
-from recovery.connections.reply_limits import MIB, OversizedReply, ReplyReader, UnreadReply, commands
+from recovery.stores.redis import reply_limits
+from recovery.stores.redis.pipeline import Command, chunked
+from recovery.stores.redis.redis_errors import refusal
+from recovery.stores.redis.reply_limits import MIB, OversizedReply, ReplyReader, UnreadReply, commands
 
 LONG = b"x" * (MIB + 1)  # for one string
 STREAM = (
@@ -28,7 +28,7 @@ def bulk(value: bytes) -> bytes:
     return b"$%d\r\n%b\r\n" % (len(value), value)
 
 
-def asked(*names: Command) -> list[reply_limits.Asked]:
+def asked(*names: Command) -> list[reply_limits.SentCommand]:
     return list(commands(chunked(names)[0].sent))
 
 

@@ -4,24 +4,24 @@ from typing import Any
 
 import pytest
 
-from dashboard import rows
-from dashboard.cells import cells
-from dashboard.discretion import MASKED, Discretion, PayloadPart
-from recovery.domain.counts import QueueSample
-from recovery.domain.jobs import JobRow, Lock, State
-from recovery.domain.refs import QueueRef
-from recovery.reads.overview import Query, view
+from dashboard.base import job_rows
+from dashboard.base.redaction import MASKED, PayloadPart, PayloadRedactor
+from dashboard.queues.overview.presenters import cells
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobLock, JobRow, JobState
+from recovery.domain.queues.types import QueueSample
+from recovery.reads.queues.overview import OverviewQuery, view
 from tests.samples import NOW, abandoned, queue, snapshot
 
 MAIL = QueueRef("main", "bull:mail")
 
 
 def row(**facts: Any) -> JobRow:
-    return JobRow(MAIL.job("1"), State.ACTIVE, **facts)
+    return JobRow(MAIL.job("1"), JobState.ACTIVE, **facts)
 
 
 def shown(sample: QueueSample) -> dict[str, Any]:
-    (only,) = view(snapshot(sample), Query()).rows
+    (only,) = view(snapshot(sample), OverviewQuery()).rows
     return cells(only, NOW, with_deployment=False)
 
 
@@ -50,39 +50,39 @@ def test_a_pause_of_the_watchdog_is_no_alarm_while_workers_live() -> None:
 @pytest.mark.parametrize(
     ("facts", "longest", "state", "words", "percent"),
     [
-        ({"lock": Lock("t", 12_000)}, 29_970, "held", "12 s of ≥ 30 s", 40),
-        ({"lock": Lock("t", 7_500)}, 9_990, "held", "7 s of ≥ 10 s", 75),
-        ({"lock": Lock("t", 59_400)}, 30_000, "held", "59 s of ≥ 59 s", 100),
-        ({"lock": Lock("t", 7_500)}, 0, "held", "7 s left", None),
+        ({"lock": JobLock("t", 12_000)}, 29_970, "held", "12 s of ≥ 30 s", 40),
+        ({"lock": JobLock("t", 7_500)}, 9_990, "held", "7 s of ≥ 10 s", 75),
+        ({"lock": JobLock("t", 59_400)}, 30_000, "held", "59 s of ≥ 59 s", 100),
+        ({"lock": JobLock("t", 7_500)}, 0, "held", "7 s left", None),
         ({"lock": None}, 30_000, "none", "none", 0),
-        ({"lock": Lock("t", None)}, 30_000, "endless", "never ends", 100),
+        ({"lock": JobLock("t", None)}, 30_000, "endless", "never ends", 100),
         ({"lock_known": False}, 30_000, "unknown", "unknown", 0),
     ],
 )
 def test_a_lock_is_drawn_against_the_longest_seen_and_against_nothing_else(
     facts: dict[str, Any], longest: int, state: str, words: str, percent: int | None
 ) -> None:
-    assert rows.lock_bar(row(**facts), longest) == rows.LockBar(state, words, percent)
+    assert job_rows.lock_bar(row(**facts), longest) == job_rows.LockBar(state, words, percent)
 
 
 def test_a_row_shows_the_shape_of_its_result_and_no_secret_of_its_error() -> None:
     leaky = row(reason="401, Authorization: Bearer abcdef123", result='{"to":"ada"}', progress="40")
-    (found,) = rows.cells([leaky], NOW, MASKED)
+    (found,) = job_rows.cells([leaky], NOW, MASKED)
     assert "abcdef123" not in found["reason"]
     assert (found["result"], found["progress"]) == ('{"to":"<text of 3 characters>"}', "40")
-    (whole,) = rows.cells([leaky], NOW, Discretion(frozenset({PayloadPart.RESULT, PayloadPart.ERROR})))
+    (whole,) = job_rows.cells([leaky], NOW, PayloadRedactor(frozenset({PayloadPart.RESULT, PayloadPart.ERROR})))
     assert (whole["result"], whole["reason"]) == ('{"to":"ada"}', "401, Authorization: Bearer abcdef123")
     assert whole["progress"] == "40"
 
 
 @pytest.mark.parametrize("progress", ["0", "7", "99.5", "33.333333333333336", "100", "100.0"])
 def test_a_progress_that_is_a_percentage_is_shown(progress: str) -> None:
-    (found,) = rows.cells([row(progress=progress, result=progress)], NOW, MASKED)
+    (found,) = job_rows.cells([row(progress=progress, result=progress)], NOW, MASKED)
     assert (found["progress"], found["result"]) == (progress[:6], "<number>")
     assert MASKED.field(row().ref.queue, "progress", progress) == progress[:6]
 
 
 @pytest.mark.parametrize("progress", ["101", "100.5", "4711", "-1", "1e2", "100.01", "000", "7.", "\u0661", "7\n"])
 def test_any_other_number_under_progress_is_none_that_is_shown(progress: str) -> None:
-    (found,) = rows.cells([row(progress=progress)], NOW, MASKED)
+    (found,) = job_rows.cells([row(progress=progress)], NOW, MASKED)
     assert progress.strip() not in found["progress"]

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from recovery.backends import reader
-from recovery.backends.shared.oldest import oldest
-from recovery.domain.counts import Flavour, Library, QueueSample
-from recovery.domain.refs import QueueRef
+from recovery.backends.redis_common.sample_replies import oldest
+from recovery.backends.registry import reader
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary, QueueSample
 
 REF = QueueRef("main", "bull:q")
-OLD = Flavour(Library.BULLMQ, 4)
+OLD = LibraryVersion(QueueLibrary.BULLMQ, 4)
 
 
-def sampled(flavour: Flavour = OLD, **answers: Any) -> tuple[QueueSample, tuple[str, str]]:
+def sampled(flavour: LibraryVersion = OLD, **answers: Any) -> tuple[QueueSample, tuple[str, str]]:
     """An idle queue, but for these answers, by what was asked."""
     ours = reader(flavour)
     asked = [_question(command) for command in ours.sample_plan(REF)]
@@ -59,13 +59,13 @@ def test_a_marker_that_a_worker_just_took_is_not_running() -> None:
 
 
 def test_a_marker_is_a_job_like_any_other_in_bull() -> None:
-    sample, heads = sampled(Flavour(Library.BULL), llen_wait=1, lindex_wait=b"0:0")
+    sample, heads = sampled(LibraryVersion(QueueLibrary.BULL), llen_wait=1, lindex_wait=b"0:0")
     assert sample.counts.waiting == 1
     assert heads == ("0:0", "")
 
 
 def test_the_head_of_wait_is_not_asked_where_no_marker_can_be() -> None:
-    new = reader(Flavour(Library.BULLMQ, 5)).sample_plan(REF)
+    new = reader(LibraryVersion(QueueLibrary.BULLMQ, 5)).sample_plan(REF)
     assert len(reader(OLD).sample_plan(REF)) == len(new) + 1
 
 

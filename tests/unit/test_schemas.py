@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from recovery.config import Config, load
-from recovery.config.schemas import FILE_LIMIT, Schema
+from recovery.config.payload_schemas import FILE_LIMIT, PayloadSchema
 from recovery.errors import ConfigError, Problem
-from recovery.reads.schemas import PATH_LIMIT, breaks
+from recovery.reads.stuck.payload_schemas import PATH_LIMIT, describe_violation
 
 MAIL = {
     "type": "object",
@@ -53,14 +53,14 @@ def refused(read: Read, text: str | None) -> Problem:
     return problem
 
 
-def schema_of(read: Read, written: Any) -> Schema:
+def schema_of(read: Read, written: Any) -> PayloadSchema:
     found = read(json.dumps(written)).schema_of("main", "bull:mail")
     assert found is not None
     return found
 
 
 def said(read: Read, data: Any, written: Any = MAIL) -> str:
-    return breaks(schema_of(read, written), data if isinstance(data, bytes) else json.dumps(data).encode())
+    return describe_violation(schema_of(read, written), data if isinstance(data, bytes) else json.dumps(data).encode())
 
 
 # -- the configuration

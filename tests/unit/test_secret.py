@@ -5,19 +5,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from dashboard.env import Environment
-from dashboard.secret import FILE, kept_key, key
+from dashboard.secret_key import FILE, key, stored_key
 
 
 def test_the_key_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
-    made = kept_key(tmp_path / "new")
+    made = stored_key(tmp_path / "new")
     assert len(made) > 50
-    assert kept_key(tmp_path / "new") == made
+    assert stored_key(tmp_path / "new") == made
     assert stat.S_IMODE((tmp_path / "new" / FILE).stat().st_mode) == 0o600
 
 
 def test_processes_that_start_together_use_one_key(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as threads:
-        assert len(set(threads.map(kept_key, [tmp_path] * 32))) == 1
+        assert len(set(threads.map(stored_key, [tmp_path] * 32))) == 1
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
 
 

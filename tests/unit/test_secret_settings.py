@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard import database
+from dashboard import database_url
 from dashboard.env import Environment
 from recovery.config import load
 from recovery.errors import ConfigError
@@ -42,5 +42,5 @@ def test_what_the_configuration_says_of_itself_holds_none(tmp_path: Path, form: 
 def test_what_the_web_says_of_its_variables_holds_none(tmp_path: Path, form: Form) -> None:
     settings = secret_settings.written(tmp_path, form)
     env = Environment(settings.environ)
-    database.settings_of(env.url("DATABASE_URL", "sqlite:///x", schemes=database.SCHEMES))
+    database_url.database_settings(env.url("DATABASE_URL", "sqlite:///x", schemes=database_url.SCHEMES))
     assert settings.seen_in(f"{env.problems}") == []

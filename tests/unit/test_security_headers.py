@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from dashboard import asgi, security_headers
-from dashboard.security_headers import HEADERS, completed
+from dashboard import asgi
+from dashboard.server import security_headers
+from dashboard.server.security_headers import HEADERS, add_missing_headers
 
 _TRANSPORT = b"strict-transport-security"
 
 
 def test_what_is_lacking_is_added_and_what_is_there_stays() -> None:
     own = [(b"Content-Security-Policy", b"default-src 'self'"), (b"set-cookie", b"a=1"), (b"set-cookie", b"b=2")]
-    found = completed(own)
+    found = add_missing_headers(own)
     assert found[:3] == own
     assert {name for name, _ in found[3:]} == {name for name, _ in HEADERS} - {b"content-security-policy"}
 
@@ -31,7 +32,7 @@ async def test_a_browser_is_bound_to_tls_by_an_answer_over_tls_alone(scheme: str
         sent.append(message)
 
     with override_settings(STRICT_TRANSPORT_SECONDS=seconds):
-        await security_headers.adding({"scheme": scheme}, send)({"type": "http.response.start", "status": 200})
+        await security_headers.wrap_send({"scheme": scheme}, send)({"type": "http.response.start", "status": 200})
     assert ((_TRANSPORT, b"max-age=60") in sent[0]["headers"]) is is_sent
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.domain.series import (
+from recovery.domain.queues.time_series import (
     HOURS,
     MINUTE,
     MINUTES,
     POINTS,
     TENS,
     UNKNOWN,
-    Ring,
-    Tally,
-    Window,
+    FinishedRing,
+    FinishedTally,
+    FinishedWindow,
     by_minute,
     library_minutes,
     newest_first,
@@ -57,43 +57,45 @@ def test_a_worker_whose_clock_is_ahead_does_not_shift_the_minutes() -> None:
     assert _minutes([3, 2, 1], prev_ts=NOW + 2 * MINUTE, minutes=3) == (1, None, None)
 
 
-def _packed(first: int, *tallies: Tally) -> bytes:
+def _packed(first: int, *tallies: FinishedTally) -> bytes:
     return b"".join(piece for _, piece in MINUTES.pieces(first, tallies))
 
 
 @pytest.mark.parametrize("hours", HOURS)
 def test_a_chart_has_at_most_240_points_and_covers_its_hours(hours: int) -> None:
-    window = Window.of(hours, NOW)
+    window = FinishedWindow.of(hours, NOW)
     assert window.size <= POINTS
     assert window.size * window.step == hours * 60
     assert window.end <= M < window.end + window.step
 
 
 def test_a_week_is_made_of_whole_cells_of_ten_minutes() -> None:
-    window = Window.of(168, NOW)
+    window = FinishedWindow.of(168, NOW)
     assert window.step % TENS.unit == 0
     assert window.start % TENS.unit == 0
 
 
 def test_buckets_stay_put_while_time_goes_on() -> None:
-    early, late = Window.of(24, NOW), Window.of(24, NOW + 7 * MINUTE)
+    early, late = FinishedWindow.of(24, NOW), FinishedWindow.of(24, NOW + 7 * MINUTE)
     assert (late.start - early.start) % early.step == 0
 
 
 def test_a_bucket_is_unknown_when_less_than_half_of_it_is_known() -> None:
-    window = Window(start=M, step=4, size=2)
-    cells = {M: Tally(1, 0), M + 4: Tally(1, 0), M + 5: Tally(2, 0), M + 7: Tally(4, 1)}
-    assert window.fold(cells) == [Tally(None, None), Tally(7, 1)]
+    window = FinishedWindow(start=M, step=4, size=2)
+    cells = {M: FinishedTally(1, 0), M + 4: FinishedTally(1, 0), M + 5: FinishedTally(2, 0), M + 7: FinishedTally(4, 1)}
+    assert window.fold(cells) == [FinishedTally(None, None), FinishedTally(7, 1)]
 
 
 def test_a_week_s_bucket_sums_cells_of_ten_minutes() -> None:
-    window = Window(start=M // 10 * 10, step=20, size=1)
+    window = FinishedWindow(start=M // 10 * 10, step=20, size=1)
     first = window.start // 10
-    assert window.fold({first: Tally(1, 2, 3), first + 1: Tally(10, 20, 30)}, TENS.unit) == [Tally(11, 22, 33)]
+    assert window.fold({first: FinishedTally(1, 2, 3), first + 1: FinishedTally(10, 20, 30)}, TENS.unit) == [
+        FinishedTally(11, 22, 33)
+    ]
 
 
 def test_points_say_where_their_bucket_starts() -> None:
-    points = Window(start=M, step=3, size=2).points([Tally(1, 2, 3), UNKNOWN])
+    points = FinishedWindow(start=M, step=3, size=2).points([FinishedTally(1, 2, 3), UNKNOWN])
     assert [(point.at_ms, point.completed) for point in points] == [(M * MINUTE, 1), ((M + 3) * MINUTE, None)]
 
 
@@ -102,11 +104,11 @@ def test_the_sum_of_nothing_known_is_unknown() -> None:
 
 
 def test_a_gap_is_filled_from_the_other_and_a_zero_is_no_gap() -> None:
-    assert Tally(0, None, 2).or_else(Tally(9, 9, 9)) == Tally(0, 9, 2)
+    assert FinishedTally(0, None, 2).or_else(FinishedTally(9, 9, 9)) == FinishedTally(0, 9, 2)
 
 
 def test_a_cell_of_an_earlier_round_is_ignored() -> None:
-    old = _packed(M - MINUTES.cells, Tally(5, 5, 5))
+    old = _packed(M - MINUTES.cells, FinishedTally(5, 5, 5))
     assert MINUTES.offset(M) == MINUTES.offset(M - MINUTES.cells)
     assert MINUTES.read(old, M, M) == {}
 
@@ -116,20 +118,20 @@ def test_zero_bytes_are_no_cell() -> None:
 
 
 def test_unknown_and_zero_survive_the_ring() -> None:
-    raw = _packed(M, Tally(0, None, 7), UNKNOWN)
-    assert MINUTES.read(raw, M, M + 1) == {M: Tally(0, None, 7), M + 1: UNKNOWN}
+    raw = _packed(M, FinishedTally(0, None, 7), UNKNOWN)
+    assert MINUTES.read(raw, M, M + 1) == {M: FinishedTally(0, None, 7), M + 1: UNKNOWN}
 
 
 def test_a_torn_cell_is_left_out() -> None:
-    assert MINUTES.read(_packed(M, Tally(1, 1, 1))[:-3], M, M) == {}
+    assert MINUTES.read(_packed(M, FinishedTally(1, 1, 1))[:-3], M, M) == {}
 
 
 def test_a_count_too_large_for_its_cell_stays_a_count() -> None:
-    assert MINUTES.read(_packed(M, Tally(2**40, 0, 0)), M, M)[M].completed == 2**32 - 2
+    assert MINUTES.read(_packed(M, FinishedTally(2**40, 0, 0)), M, M)[M].completed == 2**32 - 2
 
 
 def test_a_span_over_the_end_of_the_ring_is_read_in_two_parts() -> None:
-    ring = Ring(unit=1, cells=10)
+    ring = FinishedRing(unit=1, cells=10)
     assert ring.spans(8, 11) == [(8 * 16, 159), (0, 31)]
     assert ring.spans(2, 3) == [(32, 63)]
     assert ring.spans(0, 99) == [(0, 159)]
@@ -141,7 +143,7 @@ def test_both_rings_of_a_queue_stay_below_forty_kilobytes() -> None:
 
 def test_columns_become_minutes_and_minutes_columns() -> None:
     cells = by_minute(NOW, (5, 4), (1,), ())
-    assert cells == {M - 1: Tally(5, 1, None), M - 2: Tally(4, None, None)}
+    assert cells == {M - 1: FinishedTally(5, 1, None), M - 2: FinishedTally(4, None, None)}
     assert [tally.completed for tally in newest_first(cells, NOW, 3)] == [5, 4, None]
 
 

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from dashboard.server_logs import AFTER, BEFORE, UNSEEN, Span, chosen, span
+from dashboard.queues.job.server_logs import AFTER, BEFORE, UNSEEN, JobRunPeriod, chosen, span
 from recovery.config.logs import FILES, LOKI, SHIPPED, LogSource
-from recovery.domain.jobs import JobRow, State
-from recovery.domain.refs import QueueRef
-from recovery.reads.incidents import Record
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobRow, JobState
+from recovery.reads.stuck.incidents import IncidentRecord
 
 NOW = 1_795_000_000_000
 STARTED, LOST, BACK = NOW - 900_000, NOW - 600_000, NOW - 300_000
 JOB = QueueRef("main", "bull:mail").job("1")
-ROW = JobRow(JOB, State.ACTIVE, processed_at=STARTED)
-OPEN = Record(1, JOB, "mail", "orphan", "crashed", "", "mail-1", "eu-1", LOST, LOST, None, "", None)
+ROW = JobRow(JOB, JobState.ACTIVE, processed_at=STARTED)
+OPEN = IncidentRecord(1, JOB, "mail", "orphan", "crashed", "", "mail-1", "eu-1", LOST, LOST, None, "", None)
 CLOSED = replace(OPEN, closed_at=BACK, resolved_by="stalled-check")
 
 FROM_LOKI = LogSource("loki", "Loki", LOKI, server_label="host")
@@ -24,18 +24,18 @@ FROM_FILES = LogSource("app", "App", FILES, server_label="server", server="eu-1"
 
 
 def test_what_never_ran_has_no_lines() -> None:
-    assert span(replace(ROW, state=State.WAITING, processed_at=None), (), NOW) is None
+    assert span(replace(ROW, state=JobState.WAITING, processed_at=None), (), NOW) is None
 
 
 def test_a_job_that_runs_is_followed_from_a_little_before_its_start() -> None:
-    assert span(ROW, (), NOW) == Span(STARTED - BEFORE, None, ((STARTED, "Picked up"),))
+    assert span(ROW, (), NOW) == JobRunPeriod(STARTED - BEFORE, None, ((STARTED, "Picked up"),))
 
 
 def test_of_a_lost_job_the_lines_end_a_while_after_its_lock_was_lost() -> None:
     marks = ((STARTED, "Picked up"), (LOST, "Lock lost"))
-    assert span(ROW, (OPEN,), NOW) == Span(STARTED - BEFORE, LOST + AFTER, marks)
+    assert span(ROW, (OPEN,), NOW) == JobRunPeriod(STARTED - BEFORE, LOST + AFTER, marks)
     just_now = replace(OPEN, opened_at=NOW - 1000)
-    assert span(ROW, (just_now,), NOW) == Span(STARTED - BEFORE, None, (marks[0], (NOW - 1000, "Lock lost")))
+    assert span(ROW, (just_now,), NOW) == JobRunPeriod(STARTED - BEFORE, None, (marks[0], (NOW - 1000, "Lock lost")))
 
 
 def test_a_holder_that_went_leaves_its_lock_for_a_while() -> None:
@@ -47,14 +47,18 @@ def test_a_holder_that_went_leaves_its_lock_for_a_while() -> None:
 def test_a_job_that_runs_again_shows_the_loss_before_and_goes_on() -> None:
     again = replace(ROW, processed_at=BACK + 1000)
     marks = ((LOST, "Lock lost"), (BACK, "Recovered"), (BACK + 1000, "Picked up again"))
-    assert span(again, (CLOSED,), NOW) == Span(LOST - UNSEEN, None, marks)
-    done = replace(again, state=State.COMPLETED, finished_at=BACK + 5000)
-    assert span(done, (CLOSED,), NOW) == Span(LOST - UNSEEN, BACK + 5000 + AFTER, (*marks, (BACK + 5000, "Completed")))
+    assert span(again, (CLOSED,), NOW) == JobRunPeriod(LOST - UNSEEN, None, marks)
+    done = replace(again, state=JobState.COMPLETED, finished_at=BACK + 5000)
+    assert span(done, (CLOSED,), NOW) == JobRunPeriod(
+        LOST - UNSEEN, BACK + 5000 + AFTER, (*marks, (BACK + 5000, "Completed"))
+    )
 
 
 def test_a_lost_job_that_waits_again_shows_its_loss() -> None:
-    waits = replace(ROW, state=State.WAITING, processed_at=None)
-    assert span(waits, (CLOSED,), NOW) == Span(LOST - UNSEEN, BACK + AFTER, ((LOST, "Lock lost"), (BACK, "Recovered")))
+    waits = replace(ROW, state=JobState.WAITING, processed_at=None)
+    assert span(waits, (CLOSED,), NOW) == JobRunPeriod(
+        LOST - UNSEEN, BACK + AFTER, ((LOST, "Lock lost"), (BACK, "Recovered"))
+    )
 
 
 def test_earlier_incidents_are_left_out() -> None:

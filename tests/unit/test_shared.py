@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from recovery.errors import Unreachable
-from recovery.reads.shared import Shared
+from recovery.stores.state.shared_read import SharedReads
 
 
 class Clock:
@@ -18,7 +18,7 @@ class Clock:
 
 
 def test_many_viewers_cost_one_read() -> None:
-    shared, reads, gate = Shared(), [], threading.Event()
+    shared, reads, gate = SharedReads(), [], threading.Event()
 
     def read() -> int:
         reads.append(1)
@@ -34,7 +34,7 @@ def test_many_viewers_cost_one_read() -> None:
 
 def test_a_window_is_read_again_after_its_life() -> None:
     clock = Clock()
-    shared = Shared(life=1.0, clock=clock)
+    shared = SharedReads(life=1.0, clock=clock)
     assert shared.get("a", lambda: 1) == 1
     clock.now += 0.9
     assert shared.get("a", lambda: 2) == 1
@@ -44,7 +44,7 @@ def test_a_window_is_read_again_after_its_life() -> None:
 
 def test_a_failure_is_shared_too_and_forgotten() -> None:
     clock, asked = Clock(), []
-    shared = Shared(life=1.0, clock=clock)
+    shared = SharedReads(life=1.0, clock=clock)
 
     def fail() -> None:
         asked.append(1)
@@ -60,7 +60,7 @@ def test_a_failure_is_shared_too_and_forgotten() -> None:
 
 def test_no_more_is_kept_than_allowed() -> None:
     clock = Clock()
-    shared = Shared(life=1000, kept=3, clock=clock)
+    shared = SharedReads(life=1000, kept=3, clock=clock)
     for key in range(10):
         shared.get(key, lambda key=key: key)  # type: ignore[misc]
     assert shared.get(9, lambda: "again") == 9

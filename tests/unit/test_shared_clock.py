@@ -6,13 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dashboard.live.image import Image
+from dashboard.live.cached_state import CachedState
 from recovery import shared_clock
-from recovery.domain.counts import Snapshot
-from recovery.reads import leading, snapshots
-from recovery.reads.scans import is_late
-from recovery.scheduler import duty
-from recovery.scheduler.plan import Entry
+from recovery.domain.queues.types import Snapshot
+from recovery.reads.queues import snapshot_store
+from recovery.reads.scanners import scheduler_status
+from recovery.reads.scanners.queries import is_late
+from recovery.scheduler import plan_runner
+from recovery.scheduler.plan import PlanEntry
 from recovery.shared_clock import SLEW, SharedClock
 
 HOUR = 3_600_000  # ms
@@ -70,10 +71,10 @@ def test_an_answer_that_took_its_time_is_no_other_clock(keeper: SharedClock, mac
 
 
 def test_what_the_leader_is_ahead_of_the_store_counts_for_all() -> None:
-    assert leading.time_of((START // 1000, 250_000), None) == START + 250
-    assert leading.time_of((START // 1000, 0), leading.offset(-HOUR)) == START - HOUR
-    for planted in (b"tomorrow", b"-3600000", leading.offset(-HOUR)[:-1]):
-        assert leading.time_of((START // 1000, 0), planted) == START
+    assert scheduler_status.time_of((START // 1000, 250_000), None) == START + 250
+    assert scheduler_status.time_of((START // 1000, 0), scheduler_status.offset(-HOUR)) == START - HOUR
+    for planted in (b"tomorrow", b"-3600000", scheduler_status.offset(-HOUR)[:-1]):
+        assert scheduler_status.time_of((START // 1000, 0), planted) == START
 
 
 NOW = datetime(2026, 11, 19, 12, tzinfo=UTC)
@@ -82,30 +83,30 @@ NOW = datetime(2026, 11, 19, 12, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("entry", "in_seconds", "is_put_off"),
     [
-        (Entry("collect", 2.0, lambda _now: None), 2.0, False),
-        (Entry("collect", 2.0, lambda _now: None), 3600.0, True),
-        (Entry("collect", 2.0, lambda _now: None), -3600.0, False),  # overdue: APScheduler runs it at once
-        (Entry("tallies", 5.0, lambda _now: None, first=30.0), 30.0, False),
-        (Entry("record", 60.0, lambda _now: None, second=4), 59.9, False),
-        (Entry("record", 60.0, lambda _now: None, second=4), 61.0, True),
-        (Entry("record at start", 0, lambda _now: None, first=6.0), 3606.0, True),
+        (PlanEntry("collect", 2.0, lambda _now: None), 2.0, False),
+        (PlanEntry("collect", 2.0, lambda _now: None), 3600.0, True),
+        (PlanEntry("collect", 2.0, lambda _now: None), -3600.0, False),  # overdue: APScheduler runs it at once
+        (PlanEntry("tallies", 5.0, lambda _now: None, first=30.0), 30.0, False),
+        (PlanEntry("record", 60.0, lambda _now: None, second=4), 59.9, False),
+        (PlanEntry("record", 60.0, lambda _now: None, second=4), 61.0, True),
+        (PlanEntry("record at start", 0, lambda _now: None, first=6.0), 3606.0, True),
     ],
 )
 def test_nothing_is_planned_further_ahead_than_its_interval(
-    entry: Entry, in_seconds: float, *, is_put_off: bool
+    entry: PlanEntry, in_seconds: float, *, is_put_off: bool
 ) -> None:
     planned = NOW + timedelta(seconds=in_seconds)
-    assert duty.is_put_off(planned, NOW, duty.furthest(entry)) is is_put_off
+    assert plan_runner.is_put_off(planned, NOW, plan_runner.longest_delay(entry)) is is_put_off
 
 
 def test_a_snapshot_from_the_future_grows_old_all_the_same(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
     monkeypatch.setattr(shared_clock, "steady", lambda: machine.up)
-    image = Image(2.0)
+    image = CachedState(2.0)
     taken = Snapshot(number=1, taken_at=START + HOUR, deployments=(), queues=())
-    image.take(snapshots.encode(taken), b"{}")
+    image.take(snapshot_store.encode(taken), b"{}")
     assert not image.health(START).stale
     machine.passes(7)
-    image.take(snapshots.encode(taken), b"{}")  # the same one
+    image.take(snapshot_store.encode(taken), b"{}")  # the same one
     assert image.health(START).stale
     assert image.health(START).snapshot_age_ms == 7_000
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.monitor.shipping.opening import LINKS, opened
+from recovery.monitor.shipping.trusted_open import LINKS, open_trusted
 
 NOBODY = 65534
 IS_ROOT = os.geteuid() == 0
@@ -37,7 +37,7 @@ def link(path: Path, to: Path | str, owner: int = NOBODY) -> Path:
 
 
 def read(path: Path) -> str:
-    file = opened(str(path))
+    file = open_trusted(str(path))
     try:
         return os.read(file, 100).decode()
     finally:

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.domain.parcels import Cut
-from recovery.monitor.shipping import attempts, patterns, reading
-from recovery.monitor.shipping.attempts import Attempts
-from recovery.monitor.shipping.places import Place, Print
-from recovery.monitor.shipping.reading import Reading
-from recovery.monitor.shipping.stock import HEAPS, Stock
+from recovery.domain.logs.line_batches import CutLine
+from recovery.monitor.shipping import backoff, file_patterns, line_reader
+from recovery.monitor.shipping.backoff import ShippingBackoff
+from recovery.monitor.shipping.line_reader import LineReader
+from recovery.monitor.shipping.positions import FileFingerprint, ShippedFilePosition
+from recovery.monitor.shipping.retention import HEAPS, StreamRetention
 
 KEEP = 1 << 20
 
@@ -44,7 +44,7 @@ def tree(tmp_path: Path) -> Path:
     ],
 )
 def test_a_pattern_finds_what_fits_it(tree: Path, glob: str, names: set[str]) -> None:
-    found = {str(Path(path).relative_to(tree)) for path in patterns.found(f"{tree}/{glob}")}
+    found = {str(Path(path).relative_to(tree)) for path in file_patterns.matching_paths(f"{tree}/{glob}")}
     assert found == names
 
 
@@ -58,10 +58,10 @@ def test_a_file_that_grows_in_any_steps_gives_its_lines_each_once(
     lines: list[bytes], rest: bytes, steps: list[int], limit: int
 ) -> None:
     whole = b"".join(line + b"\n" for line in lines) + rest
-    one, found = Reading(limit=limit), []
+    one, found = LineReader(limit=limit), []
     with tempfile.TemporaryFile(buffering=0) as out, pytest.MonkeyPatch.context() as patch:
         file = out.fileno()
-        patch.setattr(reading, "CHUNK", 16)
+        patch.setattr(line_reader, "CHUNK", 16)
         for step in [*steps, len(whole)]:
             piece, whole = whole[:step], whole[step:]
             out.write(piece)
@@ -73,7 +73,7 @@ def test_a_file_that_grows_in_any_steps_gives_its_lines_each_once(
             found += one.read(file, is_over=True)
     wanted = [*lines, *([rest] if rest else [])]
     assert [bytes(line) for line in found] == [line[:limit] for line in wanted]
-    assert [line.left_out if isinstance(line, Cut) else 0 for line in found] == [
+    assert [line.left_out if isinstance(line, CutLine) else 0 for line in found] == [
         max(0, len(line) - limit) for line in wanted
     ]
 
@@ -81,18 +81,18 @@ def test_a_file_that_grows_in_any_steps_gives_its_lines_each_once(
 @given(path=st.text(st.characters()), numbers=st.lists(st.integers(min_value=0), min_size=6, max_size=6))
 def test_a_place_survives_being_written(path: str, numbers: list[int]) -> None:
     offset, at, *prints = numbers
-    place = Place(path, offset, at, Print(*prints), back=None if offset % 2 else offset // 2)
-    assert Place.decode(place.encode()) == place
+    place = ShippedFilePosition(path, offset, at, FileFingerprint(*prints), back=None if offset % 2 else offset // 2)
+    assert ShippedFilePosition.decode(place.encode()) == place
 
 
 @pytest.mark.parametrize("written", ["", "[]", "{}", '["a",-1,0,0,0,0,0,null]', "[1,2,3,4,5,6,7,8]", "[[[["])
 def test_what_is_no_place_is_none(written: str) -> None:
-    assert Place.decode(written) is None
+    assert ShippedFilePosition.decode(written) is None
 
 
 @given(sizes=st.lists(st.integers(min_value=1000, max_value=KEEP // 8), min_size=1, max_size=150))
 def test_what_is_kept_is_bounded_and_nothing_is_dropped_before(sizes: list[int]) -> None:
-    stock, kept = Stock(KEEP, 1 << 60), []
+    stock, kept = StreamRetention(KEEP, 1 << 60), []
     sizes = [*sizes, *[KEEP // 10] * 15]
     for number, size in enumerate(sizes, 1):
         stock.add(size)
@@ -102,12 +102,12 @@ def test_what_is_kept_is_bounded_and_nothing_is_dropped_before(sizes: list[int])
         stock.wrote(b"%d-0" % number)
         assert sum(size for _, size in kept) <= KEEP + KEEP // HEAPS + KEEP // 8
         if number % 7 == 0:  # as after a restart
-            stock = Stock(KEEP, 1 << 60, stock.encode().encode())
+            stock = StreamRetention(KEEP, 1 << 60, stock.encode().encode())
     assert sum(size for _, size in kept) >= min(sum(sizes), KEEP - 3 * KEEP // 8)
 
 
 def test_the_books_are_closed_on_what_is_too_old() -> None:
-    stock = Stock(KEEP, 1000)
+    stock = StreamRetention(KEEP, 1000)
     for moment in range(10):
         stock.add(KEEP // HEAPS)
         stock.wrote(b"%d-5" % (moment * 1000))
@@ -118,19 +118,19 @@ def test_the_books_are_closed_on_what_is_too_old() -> None:
 
 @pytest.mark.parametrize("written", [b"", b"x", b"[]", b'{"a":1}', b"[1,[[1,2]]]"])
 def test_books_that_nobody_can_read_are_begun_anew(written: bytes) -> None:
-    assert Stock(KEEP, 1000, written).encode() == "[0,[]]"
+    assert StreamRetention(KEEP, 1000, written).encode() == "[0,[]]"
 
 
 def test_attempts_grow_rarer_and_are_said_once() -> None:
-    tries, now, said = Attempts(), 0.0, 0
+    tries, now, said = ShippingBackoff(), 0.0, 0
     pauses = []
     for _ in range(12):
         said += tries.failed("away", now)
         pauses.append(tries.try_at - now)
         now = tries.try_at
     assert said == 1
-    assert max(pauses) <= attempts.LONGEST_PAUSE
-    assert min(pauses[6:]) >= attempts.LONGEST_PAUSE / 2
-    assert pauses[0] <= attempts.SHORTEST_PAUSE
+    assert max(pauses) <= backoff.LONGEST_PAUSE
+    assert min(pauses[6:]) >= backoff.LONGEST_PAUSE / 2
+    assert pauses[0] <= backoff.SHORTEST_PAUSE
     assert tries.succeeded()
     assert not tries.succeeded()

@@ -9,21 +9,30 @@ from dataclasses import replace
 
 import pytest
 
-from recovery.domain.counts import Counts, DeploymentSample, Flavour, Library, QueueSample, Rates, Snapshot, Worker
-from recovery.domain.refs import QueueRef, text
-from recovery.reads import snapshots
-from recovery.reads.snapshots import OtherVersion, decode, encode
+from recovery.domain.identifiers import QueueRef, decode_name
+from recovery.domain.queues.types import (
+    DeploymentSample,
+    JobCounts,
+    LibraryVersion,
+    QueueLibrary,
+    QueueSample,
+    Rates,
+    Snapshot,
+    Worker,
+)
+from recovery.reads.queues import snapshot_store
+from recovery.reads.queues.snapshot_store import SnapshotOfOtherVersion, decode, encode
 from tests.stores import Store
 
-BULLMQ = Flavour(Library.BULLMQ, 5, "5.81.5", ("meta.version = bullmq:5.81.5", "marker → ≥ 5"))
+BULLMQ = LibraryVersion(QueueLibrary.BULLMQ, 5, "5.81.5", ("meta.version = bullmq:5.81.5", "marker → ≥ 5"))
 NOW = 1_700_000_000_000
 
 
 def _sample(number: int, deployment: str = "main") -> QueueSample:
     return QueueSample(
         ref=QueueRef(deployment, f"bull:queue-{number}"),
-        flavour=BULLMQ if number % 2 else Flavour(),
-        counts=Counts(number, 3, 0, 17, None, 12_345 + number, 99, None),
+        flavour=BULLMQ if number % 2 else LibraryVersion(),
+        counts=JobCounts(number, 3, 0, 17, None, 12_345 + number, 99, None),
         is_paused=bool(number % 3),
         oldest_waiting_at=NOW - number * 1000,
         stalled_check_ttl=number * 7 % 30_000,
@@ -52,7 +61,7 @@ def test_a_snapshot_without_queues_comes_back_as_it_was() -> None:
 def test_refs_and_flavours_come_back_as_their_own_types() -> None:
     sample = decode(encode(_snapshot(2))).queues[1]
     assert isinstance(sample.ref, QueueRef)
-    assert sample.flavour.library is Library.BULLMQ
+    assert sample.flavour.library is QueueLibrary.BULLMQ
     assert sample.flavour.label == "BullMQ 5.81"
     assert sample.counts.waiting_children is None
 
@@ -66,7 +75,7 @@ def test_any_name_survives(base: str) -> None:
 
 def test_undecodable_bytes_of_a_name_survive() -> None:
     raw = bytes(range(256))
-    snapshot = Snapshot(1, NOW, (), (QueueSample(QueueRef("main", text(raw))),))
+    snapshot = Snapshot(1, NOW, (), (QueueSample(QueueRef("main", decode_name(raw))),))
     assert decode(encode(snapshot)).queues[0].ref.base.encode("utf-8", "surrogateescape") == raw
 
 
@@ -84,11 +93,11 @@ def test_unknown_minutes_and_no_minutes_differ(minutes: tuple[int | None, ...]) 
         zlib.compress(b"null"),
         zlib.compress(b"[]"),
         zlib.compress(b"[1,2]"),
-        zlib.compress(json.dumps([snapshots.SHAPE, 1]).encode()),
+        zlib.compress(json.dumps([snapshot_store.SHAPE, 1]).encode()),
     ],
 )
 def test_what_another_version_wrote_is_refused_and_never_run(written: bytes) -> None:
-    with pytest.raises(OtherVersion):
+    with pytest.raises(SnapshotOfOtherVersion):
         decode(written)
 
 
@@ -115,14 +124,14 @@ def test_the_store_gives_back_the_newest_one_and_tells_its_number(state_store: S
     listener = client.pubsub()
     listener.subscribe("unstall:snapshot:new")
     assert listener.get_message(timeout=5)["type"] == "subscribe"
-    snapshots.publish(client, _snapshot(3))
-    snapshots.publish(client, replace(_snapshot(2), number=8))
-    assert snapshots.fetch(client) == replace(_snapshot(2), number=8)
+    snapshot_store.publish(client, _snapshot(3))
+    snapshot_store.publish(client, replace(_snapshot(2), number=8))
+    assert snapshot_store.fetch(client) == replace(_snapshot(2), number=8)
     assert [listener.get_message(timeout=5)["data"] for _ in range(2)] == [b"7", b"8"]
     listener.close()
 
 
 def test_a_store_without_a_snapshot_has_none(state_store: Store) -> None:
-    assert snapshots.fetch(state_store.client) is None
+    assert snapshot_store.fetch(state_store.client) is None
     state_store.client.set("unstall:snapshot", b"something else")
-    assert snapshots.fetch(state_store.client) is None
+    assert snapshot_store.fetch(state_store.client) is None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.domain.lines import Level
-from recovery.domain.stack_traces import inherited
+from recovery.domain.logs.stack_traces import inherited_levels
+from recovery.domain.logs.types import LogLevel
 
-ERROR, WARN, INFO = Level.ERROR, Level.WARN, Level.INFO
+ERROR, WARN, INFO = LogLevel.ERROR, LogLevel.WARN, LogLevel.INFO
 PYTHON = """2026-11-19T12:00:00Z ERROR worker  job 7 failed
 Traceback (most recent call last):
   File "/app/w.py", line 10, in run
@@ -34,8 +34,8 @@ Caused by: java.io.IOException: z
 plain words"""
 
 
-def of(text: str) -> list[Level | None]:
-    return list(inherited([line.encode() for line in text.split("\n")]))
+def of(text: str) -> list[LogLevel | None]:
+    return list(inherited_levels([line.encode() for line in text.split("\n")]))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def of(text: str) -> list[Level | None]:
     ],
     ids=["python", "node", "java", "indented", "not logged", "logged as a warning", "cut", "coloured"],
 )
-def test_lines_of_a_trace_have_the_level_of_the_line_they_belong_to(text: str, found: list[Level | None]) -> None:
+def test_lines_of_a_trace_have_the_level_of_the_line_they_belong_to(text: str, found: list[LogLevel | None]) -> None:
     assert of(text) == found
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from recovery.domain.counts import Counts, DeploymentSample, QueueSample, Snapshot, Worker
-from recovery.domain.inbox import Inbox, Tally
-from recovery.domain.refs import QueueRef
-from recovery.domain.servers import Process, Server
-from recovery.domain.staff import Floor, Staff
-from recovery.domain.verdicts import Kind
-from recovery.domain.whereabouts import Whereabouts
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.queues.types import DeploymentSample, JobCounts, QueueSample, Snapshot, Worker
+from recovery.domain.servers.addresses import AddressMap
+from recovery.domain.servers.samples import Server, ServerProcess
+from recovery.domain.servers.worker_assignment import WorkerAssignment, WorkersByServer
+from recovery.domain.stuck.inbox import StuckInbox, StuckTally
+from recovery.domain.stuck.types import VerdictKind
 
 NOW = 1_795_000_000_000
 MAIL, VIDEO = QueueRef("main", "bull:mail"), QueueRef("main", "bull:video")
-FIRST = Process(7, "node", "node mail.js", NOW, sockets=("10.0.0.1:1", "10.0.0.1:2"))
-IDLE = Process(8, "python", "python -m worker", NOW)
+FIRST = ServerProcess(7, "node", "node mail.js", NOW, sockets=("10.0.0.1:1", "10.0.0.1:2"))
+IDLE = ServerProcess(8, "python", "python -m worker", NOW)
 EU_1 = Server("eu-1", "a", NOW, 5_000, addresses=("10.0.0.1",), processes=(FIRST, IDLE))
 EU_2 = Server("eu-2", "b", NOW, 5_000, addresses=("10.0.0.2",))
 
@@ -22,14 +22,14 @@ def worker(address: str, name: str = "", queue: QueueRef = MAIL) -> Worker:
     return Worker(queue, name, address, 1, 0, "bzpopmin", address)
 
 
-def floor(*workers: Worker, mail: int | None = 5, tally: Tally | None = None) -> Floor:
-    samples = (QueueSample(MAIL, counts=Counts(active=mail)), QueueSample(VIDEO, counts=Counts(active=0)))
+def floor(*workers: Worker, mail: int | None = 5, tally: StuckTally | None = None) -> WorkersByServer:
+    samples = (QueueSample(MAIL, counts=JobCounts(active=mail)), QueueSample(VIDEO, counts=JobCounts(active=0)))
     snapshot = Snapshot(1, NOW, (DeploymentSample("main", "here", NOW),), samples, workers)
-    inbox = Inbox(NOW, queues=(tally,) if tally else ())
-    return Floor.of(snapshot, inbox, Whereabouts.of((EU_1, EU_2), NOW))
+    inbox = StuckInbox(NOW, queues=(tally,) if tally else ())
+    return WorkersByServer.of(snapshot, inbox, AddressMap.of((EU_1, EU_2), NOW))
 
 
-def counted(staff: Staff) -> tuple[int | None, bool]:
+def counted(staff: WorkerAssignment) -> tuple[int | None, bool]:
     return staff.active, staff.is_least
 
 
@@ -41,12 +41,12 @@ def test_a_process_is_joined_with_its_connections_and_shown_without_any() -> Non
 
 
 def test_all_workers_of_a_queue_run_all_of_its_jobs_but_those_that_nobody_holds() -> None:
-    tally = Tally(MAIL, {Kind.RUNNING: 3, Kind.ORPHAN: 1, Kind.MISSING_DATA: 1})
+    tally = StuckTally(MAIL, {VerdictKind.RUNNING: 3, VerdictKind.ORPHAN: 1, VerdictKind.MISSING_DATA: 1})
     assert counted(floor(worker("10.0.0.1:1"), tally=tally).staff(EU_1)) == (3, False)
 
 
 def test_among_several_servers_names_tell_and_without_names_nobody_does() -> None:
-    tally = Tally(MAIL, {Kind.RUNNING: 5}, holders={"a": 3, "b": 2})
+    tally = StuckTally(MAIL, {VerdictKind.RUNNING: 5}, holders={"a": 3, "b": 2})
     named = floor(worker("10.0.0.1:1", "a"), worker("10.0.0.2:1", "b"), tally=tally)
     assert (counted(named.staff(EU_1)), counted(named.staff(EU_2))) == ((3, False), (2, False))
     unnamed = floor(worker("10.0.0.1:1", "a"), worker("10.0.0.2:1"), tally=tally)
@@ -60,4 +60,4 @@ def test_among_several_servers_names_tell_and_without_names_nobody_does() -> Non
 def test_what_is_not_known_is_not_nothing() -> None:
     assert counted(floor(worker("10.0.0.1:1"), mail=None).staff(EU_1)) == (None, True)
     assert counted(floor(worker("10.0.0.1:1"), mail=0).staff(EU_1)) == (0, False)
-    assert not Floor.of(None, None, Whereabouts()).is_known
+    assert not WorkersByServer.of(None, None, AddressMap()).is_known

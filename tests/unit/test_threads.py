@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from recovery.logs import threads
-from recovery.processes import memory
+from recovery.processes import malloc
+from recovery.stores import thread_pool
 from tests.web_process import ROOT, environ_of
 
 FEW = 10  # arenas of a MB: before Django is loaded
@@ -19,19 +19,19 @@ FEW = 10  # arenas of a MB: before Django is loaded
 # A heap that is full of small things and then of few: every thousandth stays, so that no MB of it is empty.
 _HEAP = """
 import psutil
-from recovery.processes import memory
+from recovery.processes import malloc
 size = lambda: psutil.Process().memory_info().rss
 before = size()
 held = [bytes(80) for _ in range(800_000)]
 full = size()
 held = held[::1000]
-memory.give_back()
+malloc.trim()
 print(full - before, size() - before)
 """
 
 
 def test_all_threads_are_there_before_anything_is_asked() -> None:
-    executor = threads.started(3, "counted")
+    executor = thread_pool.start_pool(3, "counted")
     try:
         assert sum(thread.name.startswith("counted") for thread in threading.enumerate()) == 3
         for _ in range(30):
@@ -42,11 +42,11 @@ def test_all_threads_are_there_before_anything_is_asked() -> None:
 
 
 @pytest.mark.usefixtures("processes")
-@pytest.mark.skipif(not memory.give_back(), reason="the C library gives nothing back")
+@pytest.mark.skipif(not malloc.trim(), reason="the C library gives nothing back")
 def test_memory_goes_back_although_here_and_there_something_stays() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", _HEAP],
-        env=memory.ENVIRON,
+        env=malloc.ENVIRON,
         capture_output=True,
         text=True,
         timeout=60,
@@ -58,12 +58,13 @@ def test_memory_goes_back_although_here_and_there_something_stays() -> None:
 
 
 _CHOSEN = (
-    "import os; from recovery.processes import memory; print(os.getpid(), end=' '); memory.choose(); print('goes on')"
+    "import os; from recovery.processes import malloc; print(os.getpid(), end=' '); malloc.use_libc_malloc(); "
+    "print('goes on')"
 )
 
 
 @pytest.mark.usefixtures("processes")
-@pytest.mark.skipif(not memory.give_back(), reason="the C library gives nothing back")
+@pytest.mark.skipif(not malloc.trim(), reason="the C library gives nothing back")
 @pytest.mark.parametrize(("chosen", "starts"), [({}, 2), ({"PYTHONMALLOC": "pymalloc"}, 1)], ids=["none", "one"])
 def test_a_process_starts_anew_under_its_number_unless_somebody_chose_an_allocator(
     chosen: dict[str, str], starts: int
@@ -78,7 +79,7 @@ def test_a_process_starts_anew_under_its_number_unless_somebody_chose_an_allocat
 
 
 @pytest.mark.usefixtures("processes")
-@pytest.mark.skipif(not memory.give_back(), reason="the C library gives nothing back")
+@pytest.mark.skipif(not malloc.trim(), reason="the C library gives nothing back")
 @pytest.mark.parametrize(("command", "is_pythons_own"), [("web", False), ("scheduler", True)])
 def test_the_web_process_alone_takes_the_c_librarys(tmp_path: Path, command: str, *, is_pythons_own: bool) -> None:
     ran = subprocess.run(

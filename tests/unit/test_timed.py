@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from recovery.domain.scans import Scan
+from recovery.domain.scanners.types import ScannerKind
 from recovery.models import ScanRun
-from recovery.reads.pulses import Pulse
-from recovery.scheduler import timed
-from recovery.scheduler.timed import Rhythm, Timed
+from recovery.reads.scanners.last_runs import LastScannerRun
+from recovery.scheduler import scanner_timer
+from recovery.scheduler.scanner_timer import RunInterval, ScannerTimer
 
 NOW = 1_795_000_000_000
 
@@ -19,7 +19,11 @@ class Bench:
     """A scanner that runs every ten seconds, the first time after two."""
 
     def __init__(
-        self, patch: pytest.MonkeyPatch, rhythm: Rhythm, scan: Scan = Scan.STALE_CHECK, last: int | None = None
+        self,
+        patch: pytest.MonkeyPatch,
+        rhythm: RunInterval,
+        scan: ScannerKind = ScannerKind.STALE_CHECK,
+        last: int | None = None,
     ) -> None:
         self.seconds = 100.0
         self.began: list[int | str] = []
@@ -28,9 +32,9 @@ class Bench:
         self.orders: list[Any] = []
         self.takes = 0.0  # seconds that an ordered run goes on
         self.scan = scan
-        self._last = Pulse(last, last) if last else None
-        patch.setattr(timed, "paused_words", lambda _: self.paused)
-        self.timed = Timed(self, rhythm, self, self, may=lambda: True, clock=lambda: self.seconds)  # type: ignore[arg-type] # a stand-in for turn, ledger and orders
+        self._last = LastScannerRun(last, last) if last else None
+        patch.setattr(scanner_timer, "pause_reason", lambda _: self.paused)
+        self.timed = ScannerTimer(self, rhythm, self, self, may=lambda: True, clock=lambda: self.seconds)  # type: ignore[arg-type] # a stand-in for turn, ledger and orders
 
     @property
     def now(self) -> int:
@@ -44,10 +48,10 @@ class Bench:
         self.began.append(str(row))
         self.seconds += self.takes
 
-    def last(self, scan: Scan) -> Pulse | None:
+    def last(self, scan: ScannerKind) -> LastScannerRun | None:
         return self._last
 
-    def take(self, scan: Scan) -> list[ScanRun]:
+    def take(self, scan: ScannerKind) -> list[ScanRun]:
         orders, self.orders = self.orders, []
         return orders
 
@@ -57,7 +61,7 @@ class Bench:
             self.seconds += step
 
 
-EVERY_TEN = Rhythm(10, first=2)
+EVERY_TEN = RunInterval(10, first=2)
 
 
 def test_it_runs_each_so_many_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +82,7 @@ def test_what_was_missed_is_done_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_new_term_goes_on_where_the_last_one_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """Schedulers that are restarted often must not put it off for ever."""
-    bench = Bench(monkeypatch, Rhythm(30, first=2), last=NOW - 20_000)
+    bench = Bench(monkeypatch, RunInterval(30, first=2), last=NOW - 20_000)
     bench.go_on(12)
     assert bench.began == [10]
 
@@ -96,7 +100,7 @@ def test_a_clock_that_was_set_back_delays_by_one_interval_at_most(monkeypatch: p
 
 
 def test_what_begins_anew_asks_for_no_past(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench(monkeypatch, Rhythm(10, first=2, anew=True), last=NOW - 1_000)
+    bench = Bench(monkeypatch, RunInterval(10, first=2, anew=True), last=NOW - 1_000)
     bench.go_on(4)
     assert bench.began == [2]
 
@@ -137,15 +141,15 @@ def test_a_paused_one_stands_still_and_takes_orders(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_orphan_watch_looks_on_while_it_is_paused(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench(monkeypatch, EVERY_TEN, Scan.ORPHAN_WATCH)
+    bench = Bench(monkeypatch, EVERY_TEN, ScannerKind.ORPHAN_WATCH)
     bench.paused = "It is paused."
     bench.go_on(5)
     assert bench.began == [2]
 
 
 def test_long_intervals_drift_apart_a_little() -> None:
-    pauses = {Rhythm(600).pause() for _ in range(50)}
+    pauses = {RunInterval(600).pause() for _ in range(50)}
     assert len(pauses) > 1
     assert min(pauses) >= 600
     assert max(pauses) <= 630
-    assert Rhythm(5).pause() == 5
+    assert RunInterval(5).pause() == 5

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from dashboard.tree import DEPTH_LIMIT, NODE_LIMIT, OPEN_DEPTH, PRETTY_LIMIT, Node, tree
+from dashboard.base.json_tree import DEPTH_LIMIT, NODE_LIMIT, OPEN_DEPTH, PRETTY_LIMIT, JsonTreeNode, tree
 
 
-def balanced(nodes: tuple[Node, ...]) -> bool:
+def balanced(nodes: tuple[JsonTreeNode, ...]) -> bool:
     depth = 0
     for node in nodes:
         depth += (node.step == "open") - (node.step == "close")

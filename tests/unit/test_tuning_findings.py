@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.domain.counts import Library
-from recovery.domain.refs import QueueRef
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.queues.types import QueueLibrary
 from recovery.domain.tuning.findings import Severity
-from recovery.domain.tuning.report import Report, report
-from recovery.domain.tuning.seen import Running, Seen, Store
-from recovery.domain.tuning.setups import Options
-from recovery.domain.tuning.timing import Timing
-from recovery.domain.tuning.workloads import Scene
-from recovery.reads.tuning.scenes import scene
+from recovery.domain.tuning.observed import ObservedQueue, ObservedSettings, ObservedStore
+from recovery.domain.tuning.report import TuningReport, report
+from recovery.domain.tuning.timing import WorkerTiming
+from recovery.domain.tuning.worker_setup import TuningOptions
+from recovery.domain.tuning.workloads import DeploymentFiles
+from recovery.tuning.parsers.deployment_files import parse_files
 from tests.tuning import COMPOSE, KUBERNETES, finding, judged, kinds, patched
 
 QUEUE = QueueRef("main", "bull:jobs")
 PROBE = "          readinessProbe:\n            httpGet: {path: /healthz/readiness, port: 5678}\n"
 
 
-def of(timing: Timing) -> set[str]:
-    return kinds(judged({}, Options(timing=timing)))
+def of(timing: WorkerTiming) -> set[str]:
+    return kinds(judged({}, TuningOptions(timing=timing)))
 
 
 def n8n(*lines: str, version: str = "1.123.5") -> str:
@@ -68,7 +68,7 @@ def test_a_margin_of_a_moment_is_narrow() -> None:
     ],
 )
 def test_a_renewal_too_near_the_locks_end(lock: float, renew: float, severity: Severity | None) -> None:
-    found = judged({}, Options(timing=Timing(Library.BULLMQ, lock, renew, 15)))
+    found = judged({}, TuningOptions(timing=WorkerTiming(QueueLibrary.BULLMQ, lock, renew, 15)))
     said = {one.severity for one in found.findings if one.kind == "renewed-too-late"}
     assert said == ({severity} if severity else set())
 
@@ -78,7 +78,7 @@ def test_a_renewal_too_near_the_locks_end(lock: float, renew: float, severity: S
     [(30, 15, None), (30, 30, Severity.LOW), (60, 30, Severity.MEDIUM), (10, 120, Severity.MEDIUM)],
 )
 def test_a_recovery_that_is_slow(lock: float, interval: float, severity: Severity | None) -> None:
-    found = judged({}, Options(timing=Timing(Library.BULL, lock, lock / 6, interval)))
+    found = judged({}, TuningOptions(timing=WorkerTiming(QueueLibrary.BULL, lock, lock / 6, interval)))
     said = {one.severity for one in found.findings if one.kind == "slow-recovery"}
     assert said == ({severity} if severity else set())
 
@@ -95,25 +95,25 @@ def test_a_finding_names_what_is_to_be_set() -> None:
     assert finding(found, "slow-recovery").remedy.startswith(f"Set {lock}, {renew} and {check}: about 45 s.")
     assert finding(found, "sigkill-race").remedy == "terminationGracePeriodSeconds: 65."
     assert finding(found, "short-shutdown").remedy.startswith("N8N_GRACEFUL_SHUTDOWN_TIMEOUT = 45:")
-    bullmq = judged({}, Options(timing=Timing(Library.BULLMQ, 60, 10, 30)))
+    bullmq = judged({}, TuningOptions(timing=WorkerTiming(QueueLibrary.BULLMQ, 60, 10, 30)))
     assert finding(bullmq, "slow-recovery").remedy.startswith("Set lockDuration = 30000, lockRenewTime = 5000 and")
 
 
 def test_no_check_is_grave_whatever_else_is_good() -> None:
-    assert "no-check" in of(Timing(stalled_interval=0))
+    assert "no-check" in of(WorkerTiming(stalled_interval=0))
     assert judged({"c.yaml": n8n("QUEUE_WORKER_STALLED_INTERVAL: 0")}).is_grave
 
 
 def test_how_often_a_job_may_stall() -> None:
-    assert "no-second-run" in of(Timing(max_stalled=0))
-    assert "many-stalls" in of(Timing(max_stalled=10))
-    assert of(Timing(max_stalled=1)).isdisjoint({"no-second-run", "many-stalls"})
+    assert "no-second-run" in of(WorkerTiming(max_stalled=0))
+    assert "many-stalls" in of(WorkerTiming(max_stalled=10))
+    assert of(WorkerTiming(max_stalled=1)).isdisjoint({"no-second-run", "many-stalls"})
     assert "fails-at-once" in kinds(judged({"c.yaml": n8n("A: b", version="2.0.0")}))
     assert "fails-at-once" not in kinds(judged({"c.yaml": n8n("A: b")}))
 
 
 def test_a_lock_that_any_pause_outlasts() -> None:
-    assert "short-lock" in of(Timing(lock=2, renew=0.5, stalled_interval=1))
+    assert "short-lock" in of(WorkerTiming(lock=2, renew=0.5, stalled_interval=1))
 
 
 def test_nothing_promises_that_n8n_2_runs_a_lost_job_again() -> None:
@@ -301,24 +301,28 @@ def test_a_store_that_throws_nothing_away_is_good() -> None:
 
 
 def test_what_runs_is_judged_without_any_file() -> None:
-    stores = (Store("main", ("maxmemory-policy is allkeys-lru: …",), holds_state=True),)
-    running = Running((Seen(QUEUE, Library.BULL, active=3, is_unwatched=True),), stores)
-    assert kinds(report(Scene(), Options(), running)) == {"shared-database", "eviction", "nobody-checks"}
+    stores = (ObservedStore("main", ("maxmemory-policy is allkeys-lru: …",), holds_state=True),)
+    running = ObservedSettings((ObservedQueue(QUEUE, QueueLibrary.BULL, active=3, is_unwatched=True),), stores)
+    assert kinds(report(DeploymentFiles(), TuningOptions(), running)) == {
+        "shared-database",
+        "eviction",
+        "nobody-checks",
+    }
 
 
 def test_files_that_are_not_in_force() -> None:
     files = {"c.yaml": n8n("QUEUE_WORKER_LOCK_DURATION: 30000")}
-    seen = Seen(QUEUE, Library.BULL, is_n8n=True, lock=60, interval=30)
+    seen = ObservedQueue(QUEUE, QueueLibrary.BULL, is_n8n=True, lock=60, interval=30)
     assert finding(_with(files, seen), "not-in-force").arithmetic == "seen 60 s, written 30 s"
-    shorter = Seen(QUEUE, Library.BULL, is_n8n=True, lock=29, interval=12)
+    shorter = ObservedQueue(QUEUE, QueueLibrary.BULL, is_n8n=True, lock=29, interval=12)
     assert "not-in-force" not in kinds(_with(files, shorter)), "what is shorter may have run down"
-    other = Seen(QUEUE, Library.BULL, lock=60)
+    other = ObservedQueue(QUEUE, QueueLibrary.BULL, lock=60)
     assert "not-in-force" not in kinds(_with(files, other)), "another application's queue"
 
 
-def _with(files: dict[str, str], seen: Seen) -> Report:
-    given = scene((name, text.encode()) for name, text in files.items())
-    return report(given, Options(), Running((seen,)))
+def _with(files: dict[str, str], seen: ObservedQueue) -> TuningReport:
+    given = parse_files((name, text.encode()) for name, text in files.items())
+    return report(given, TuningOptions(), ObservedSettings((seen,)))
 
 
 def test_a_renewal_of_nothing_is_half_of_the_lock() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from recovery.domain.tuning.report import WORKERS_LIMIT
 from recovery.errors import Illegible
-from recovery.reads.tuning.nodes import DEPTH_LIMIT, EVENTS_LIMIT
-from recovery.reads.tuning.texts import FILE_LIMIT, FILES_LIMIT
+from recovery.tuning.parsers.uploads import FILE_LIMIT, FILES_LIMIT
+from recovery.tuning.parsers.yaml_nodes import DEPTH_LIMIT, EVENTS_LIMIT
 from tests.tuning import KUBERNETES, judged
 
 SECONDS = 20.0  # of a busy machine; the bound for one file is five

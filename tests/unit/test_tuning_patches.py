@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.domain.tuning.findings import Edit
+from recovery.domain.tuning.findings import TextEdit
 from recovery.domain.tuning.patches import patch
 from tests.tuning import COMPOSE, KUBERNETES, TOOLS, finding, judged, kinds, patched, patched_by
 
@@ -198,7 +198,7 @@ def test_no_secret_is_shown(files: dict[str, str]) -> None:
     ],
 )
 def test_a_line_that_may_hold_a_secret_is_withheld(line: str) -> None:
-    made = patch("f", f"{line}\n", [Edit("f", 1, 0, 2, 0, "")])
+    made = patch("f", f"{line}\n", [TextEdit("f", 1, 0, 2, 0, "")])
     assert made
     assert made.diff == ""
     assert made.withheld == 1
@@ -208,7 +208,7 @@ def test_a_line_that_may_hold_a_secret_is_withheld(line: str) -> None:
 def test_a_secret_beside_a_change_is_no_context() -> None:
     pairs = (("API_TOKEN", 4711), ("QUEUE_WORKER_TIMEOUT", 60), ("PIN", 4712))
     text = "".join(f"- name: {name}\n  value: '{value}'\n" for name, value in pairs)
-    made = patch("f", text, [Edit("f", 4, 10, 4, 12, "45")])
+    made = patch("f", text, [TextEdit("f", 4, 10, 4, 12, "45")])
     assert made
     assert "4711" not in made.diff
     assert "4712" not in made.diff
@@ -219,7 +219,7 @@ def test_a_secret_beside_a_change_is_no_context() -> None:
     "line", ["QUEUE_BULL_REDIS_PASSWORD=hunter", "QUEUE_BULL_REDIS_PASSWORD: hunter", "image: hunter2 # x"]
 )
 def test_a_line_behind_a_change_that_may_hold_a_secret_is_no_context(line: str) -> None:
-    made = patch("f", f"QUEUE_WORKER_TIMEOUT=60\n{line}\n", [Edit("f", 1, 21, 1, 23, "45")])
+    made = patch("f", f"QUEUE_WORKER_TIMEOUT=60\n{line}\n", [TextEdit("f", 1, 21, 1, 23, "45")])
     assert made
     assert not made.has_context
     assert "hunter" not in made.diff
@@ -227,8 +227,8 @@ def test_a_line_behind_a_change_that_may_hold_a_secret_is_no_context(line: str) 
 
 def test_the_value_of_a_known_variable_is_context_unless_it_is_a_secret() -> None:
     text = "- name: QUEUE_WORKER_TIMEOUT\n  value: '60'\n- name: QUEUE_BULL_REDIS_{0}\n  value: {1}\n"
-    shown = patch("f", text.format("HOST", "redis"), [Edit("f", 2, 10, 2, 12, "45")])
-    hidden = patch("f", text.format("PASSWORD", "hunter"), [Edit("f", 2, 10, 2, 12, "45")])
+    shown = patch("f", text.format("HOST", "redis"), [TextEdit("f", 2, 10, 2, 12, "45")])
+    hidden = patch("f", text.format("PASSWORD", "hunter"), [TextEdit("f", 2, 10, 2, 12, "45")])
     assert shown
     assert hidden
     assert "   value: redis\n" in shown.diff
@@ -236,7 +236,7 @@ def test_the_value_of_a_known_variable_is_context_unless_it_is_a_secret() -> Non
 
 
 def test_a_key_of_a_cloud_in_a_harmless_place_is_no_context() -> None:
-    made = patch("f", "QUEUE_WORKER_TIMEOUT=60\nhostname: AKIAIOSFODNN7EXAMPLE\n", [Edit("f", 1, 21, 1, 23, "45")])
+    made = patch("f", "QUEUE_WORKER_TIMEOUT=60\nhostname: AKIAIOSFODNN7EXAMPLE\n", [TextEdit("f", 1, 21, 1, 23, "45")])
     assert made
     assert "AKIA" not in made.diff
 
@@ -330,10 +330,10 @@ _JSON = """{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": 
 
 
 def test_lines_that_patch_does_not_know_get_none() -> None:
-    assert patch("f", "a\u2028b\n", [Edit("f", 1, 0, 1, 1, "c")]) is None
+    assert patch("f", "a\u2028b\n", [TextEdit("f", 1, 0, 1, 1, "c")]) is None
 
 
 def test_of_overlapping_edits_the_first_counts() -> None:
-    made = patch("f", "A=1\n", [Edit("f", 1, 2, 1, 3, "2"), Edit("f", 1, 0, 2, 0, "")])
+    made = patch("f", "A=1\n", [TextEdit("f", 1, 2, 1, 3, "2"), TextEdit("f", 1, 0, 2, 0, "")])
     assert made
     assert made.after == "A=2\n"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.domain.counts import Library
-from recovery.domain.tuning.setups import Options
-from recovery.domain.tuning.timing import Timing
+from recovery.domain.queues.types import QueueLibrary
+from recovery.domain.tuning.timing import WorkerTiming
+from recovery.domain.tuning.worker_setup import TuningOptions
 from tests.tuning import KUBERNETES, finding, judged, kinds
 
 WORKER = "    image: n8nio/n8n:1.123.5\n    command: worker\n"
 
 
-def timing(files: dict[str, str], options: Options | None = None) -> Timing:
+def timing(files: dict[str, str], options: TuningOptions | None = None) -> WorkerTiming:
     (outlook,) = judged(files, options).outlooks
     return outlook.setup.timing
 
@@ -146,23 +146,23 @@ def test_a_person_says_the_version_that_no_image_says() -> None:
     text = "QUEUE_WORKER_MAX_STALLED_COUNT=1\n"
     assert "ignored-variable" in kinds(judged({"a.env": text}))
     assert any("the newest known version is assumed" in remark for remark in judged({"a.env": text}).remarks)
-    old = judged({"a.env": text}, Options(version=(1, 110, 0)))
+    old = judged({"a.env": text}, TuningOptions(version=(1, 110, 0)))
     assert "ignored-variable" not in kinds(old)
     assert old.outlooks[0].setup.timing.lock == 30
 
 
 def test_workers_whose_options_stand_in_their_code() -> None:
     text = "services:\n  api:\n    image: shop\n  mail-worker:\n    image: shop\n    command: node worker.js\n"
-    (outlook,) = judged({"c.yaml": text}, Options(timing=Timing(Library.BULLMQ, shutdown=20))).outlooks
+    (outlook,) = judged({"c.yaml": text}, TuningOptions(timing=WorkerTiming(QueueLibrary.BULLMQ, shutdown=20))).outlooks
     assert outlook.setup.name == "mail-worker"
     assert outlook.setup.timing.grace == 10
     assert outlook.is_out_of_reach
-    (named,) = judged({"c.yaml": text}, Options(timing=Timing(), workload="api")).outlooks
+    (named,) = judged({"c.yaml": text}, TuningOptions(timing=WorkerTiming(), workload="api")).outlooks
     assert named.setup.name == "api"
 
 
 def test_without_a_file_a_librarys_defaults_are_judged() -> None:
-    found = judged({}, Options(timing=Timing(Library.BULLMQ)))
+    found = judged({}, TuningOptions(timing=WorkerTiming(QueueLibrary.BULLMQ)))
     assert finding(found, "slow-recovery").arithmetic == "lock 30 + check 30 = 60 s"
 
 

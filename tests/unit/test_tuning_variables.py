@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.domain.tuning import variables
-from recovery.domain.tuning.variables import MAX_STALLED, OLD_SHUTDOWN, SHUTDOWN, defaults, ignored
-from recovery.domain.tuning.versions import Version, of_image, parse, text
+from recovery.domain.n8n.versions import Version, parse, text, version_of_image
+from recovery.domain.tuning import n8n_variables
+from recovery.domain.tuning.n8n_variables import MAX_STALLED, OLD_SHUTDOWN, SHUTDOWN, defaults, ignored
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_2_0_forgives_no_stall() -> None:
 
 
 def test_the_old_name_is_an_alias_since_1_22() -> None:
-    assert not variables.has_alias((1, 21, 9))
-    assert variables.has_alias((1, 22, 0))
+    assert not n8n_variables.has_alias((1, 21, 9))
+    assert n8n_variables.has_alias((1, 22, 0))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_the_old_name_is_an_alias_since_1_22() -> None:
     ],
 )
 def test_an_images_tag_says_the_version(image: str, version: Version | None) -> None:
-    assert of_image(image) == version
+    assert version_of_image(image) == version
 
 
 def test_a_short_version_names_the_newest_of_its_line() -> None:
@@ -88,8 +88,8 @@ def test_a_short_version_names_the_newest_of_its_line() -> None:
 def test_no_variable_is_a_slip_of_another_that_is_read() -> None:
     """Else the right name of one would be taken for a wrong one of the other."""
     pair = {"QUEUE_BULL_REDIS_HOST", "QUEUE_BULL_REDIS_PORT"}  # both are known, and each is looked up first
-    for name in variables.VARIABLES.keys() - pair:
-        assert not [other for other in variables.VARIABLES if variables.is_slip(name, other)], name
+    for name in n8n_variables.VARIABLES.keys() - pair:
+        assert not [other for other in n8n_variables.VARIABLES if n8n_variables.is_slip(name, other)], name
 
 
 def _version(written: str) -> Version:

@@ -11,9 +11,9 @@ from typing import Any
 
 from django.test import Client
 
-from recovery.connections import registry
-from recovery.domain.refs import raw, slug
-from recovery.reads import snapshots
+from recovery.domain.identifiers import encode_name, slug
+from recovery.reads.queues import snapshot_store
+from recovery.stores import registry
 from tests.watching import add, bullmq, now_ms
 from tests.web.conftest import Desk
 
@@ -28,7 +28,7 @@ def queue(desk: Desk, base: str = BASE) -> None:
 def look(desk: Desk, *bases: str) -> None:
     """A snapshot, where the engine finds it too."""
     found = desk.look(*(bases or (BASE,)))
-    snapshots.publish(registry.registry().state(), found)
+    snapshot_store.publish(registry.registry().state(), found)
     desk.forget()
 
 
@@ -36,7 +36,7 @@ def look(desk: Desk, *bases: str) -> None:
 def attended(desk: Desk, base: str = BASE) -> Iterator[None]:
     """A connection as a worker's."""
     prefix, _, name = base.partition(":")
-    connection = desk.store.connect(client_name=f"{prefix}:{b64encode(raw(name)).decode()}")
+    connection = desk.store.connect(client_name=f"{prefix}:{b64encode(encode_name(name)).decode()}")
     try:
         connection.ping()
         yield
@@ -48,8 +48,8 @@ def active(desk: Desk, *ids: str, lock: str = "", base: str = BASE, **fields: st
     """Active jobs, without a lock unless there is a token."""
     for id in ids:
         add(desk.client, base, id, processedOn=now_ms() - 60_000, atm=1, ats=1, **fields)
-        desk.client.lrem(f"{base}:wait", 1, raw(id))
-        desk.client.lpush(f"{base}:active", raw(id))
+        desk.client.lrem(f"{base}:wait", 1, encode_name(id))
+        desk.client.lpush(f"{base}:active", encode_name(id))
         if lock:
             desk.client.set(f"{base}:{id}:lock", lock, px=20_000)
 
@@ -98,5 +98,5 @@ def _finished(desk: Desk, ids: Iterable[str], key: str, **fields: str) -> None:
     base, at = key.rpartition(":")[0], now_ms() - 5000
     for id in ids:
         add(desk.client, base, id, finishedOn=at, atm=1, **fields)
-        desk.client.lrem(f"{base}:wait", 1, raw(id))
-        desk.client.zadd(key, {raw(id): at})
+        desk.client.lrem(f"{base}:wait", 1, encode_name(id))
+        desk.client.zadd(key, {encode_name(id): at})

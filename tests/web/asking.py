@@ -13,13 +13,13 @@ import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from dashboard.gate.app import PATH, CpuGate
-from dashboard.gate.keeper import Keeper
-from dashboard.gate.notes import Notes
-from dashboard.gate.referee import Referee
-from dashboard.live.image import Image
-from recovery.config.gate import Gating
-from recovery.domain.gate import CALM, Gate
+from dashboard.gate.admissions import Admissions
+from dashboard.gate.arbitration import AdmissionArbiter
+from dashboard.gate.asgi import PATH, CpuGate
+from dashboard.gate.decision_log import GateDecisionLog
+from dashboard.live.cached_state import CachedState
+from recovery.config.gate import GateConfig
+from recovery.domain.gate.state_machine import CALM, Gate
 from tests.gating import POLL, tell
 
 T = TypeVar("T")
@@ -42,17 +42,17 @@ class Told:
 class Desk:
     """`own`: the id of the machine it runs on; `local`: what it measures there."""
 
-    def __init__(self, url: str, gating: Gating | None = None, *, own: str = "web-1", local: Gate | None = None):
-        gating = gating or Gating()
+    def __init__(self, url: str, gating: GateConfig | None = None, *, own: str = "web-1", local: Gate | None = None):
+        gating = gating or GateConfig()
         self.now = START
-        self.image = Image(2.0, gating)
+        self.image = CachedState(2.0, gating)
         self.local = local
-        self.keeper = Keeper(lambda: self.image, lambda: self.local, own, gating, self.now)
-        self.notes = Notes()
+        self.keeper = Admissions(lambda: self.image, lambda: self.local, own, gating, self.now)
+        self.notes = GateDecisionLog()
         self.url = url
         self.client = redis.Redis.from_url(url)
         self.app = CpuGate(
-            self.keeper, self.notes, Referee(self._store), opens_on_loopback=True, clock=lambda: self.now
+            self.keeper, self.notes, AdmissionArbiter(self._store), opens_on_loopback=True, clock=lambda: self.now
         )
 
     def flush(self) -> None:

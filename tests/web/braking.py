@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from recovery.actions.swap import swap_one
-from recovery.domain.brake import Look
-from recovery.domain.breaker import Breaker, Ended
-from recovery.domain.budget import Limit
-from recovery.domain.chain import job_key
-from recovery.domain.refs import QueueRef, slug
+from recovery.actions.safety_limits.compare_and_set import swap_one
+from recovery.domain.audit.hash_chain import job_key
+from recovery.domain.identifiers import QueueRef, slug
+from recovery.domain.safety_limits.circuit_breaker import AutoRetryOutcome, CircuitBreaker
+from recovery.domain.safety_limits.redis_pause import RedisObservation
+from recovery.domain.safety_limits.retry_budget import RetryBudgetLimit
 from recovery.models import Incident
-from recovery.reads.brake_rows import BREAKER, BUDGET, PAST, STORE, Place, breaker_key
+from recovery.reads.safety_limits.limit_rows import (
+    BREAKER,
+    BUDGET,
+    REDIS_PAUSE,
+    RETRY_HISTORY,
+    SafetyLimitScope,
+    breaker_key,
+)
 from tests.watching import now_ms
 from tests.web.acting import BASE
 
@@ -19,29 +26,39 @@ _HOUR = 3_600_000
 
 def hold_store(deployment: str = "main") -> None:
     """Many jobs lost their locks a minute ago."""
-    look = Look(now_ms() - 60_000, active=400, lost=380)
-    swap_one(STORE, Place(deployment), lambda brake, _: brake.seen(look))
+    look = RedisObservation(now_ms() - 60_000, active=400, lost=380)
+    swap_one(REDIS_PAUSE, SafetyLimitScope(deployment), lambda brake, _: brake.seen(look))
 
 
 def trip(error: str = "connect ECONNREFUSED", queue: QueueRef = MAIL, *, failures: int = 18) -> str:
     """A breaker after twenty relaunches; open when more than half of them failed. Its key."""
-    breaker, at = Breaker(error), now_ms() - 120_000
+    breaker, at = CircuitBreaker(error), now_ms() - 120_000
     for number in range(20):
-        id, ended = str(number), Ended.FAILED if number < failures else Ended.SUCCEEDED
+        id, ended = str(number), AutoRetryOutcome.FAILED if number < failures else AutoRetryOutcome.SUCCEEDED
         breaker = breaker.relaunched(id, at + number, 1).settled(id, ended, at + number + 1, error)
-    swap_one(BREAKER, Place.of(queue), lambda _, __: breaker, breaker_key(error))
+    swap_one(BREAKER, SafetyLimitScope.of(queue), lambda _, __: breaker, breaker_key(error))
     return breaker_key(error)
 
 
 def cap(id: str, queue: QueueRef = MAIL, times: int = 3) -> str:
     """A job that was relaunched lately. Its key."""
     for hour in range(times, 0, -1):
-        swap_one(PAST, Place.of(queue), lambda past, at: past.relaunched(at), job_key(id), now_ms() - hour * _HOUR)
+        swap_one(
+            RETRY_HISTORY,
+            SafetyLimitScope.of(queue),
+            lambda past, at: past.relaunched(at),
+            job_key(id),
+            now_ms() - hour * _HOUR,
+        )
     return job_key(id)
 
 
 def spend(count: int, queue: QueueRef = MAIL, *, completed: int = 300, limit: int = 10) -> None:
-    swap_one(BUDGET, Place.of(queue), lambda purse, at: purse.take(at, count, Limit(limit, completed))[1])
+    swap_one(
+        BUDGET,
+        SafetyLimitScope.of(queue),
+        lambda purse, at: purse.take(at, count, RetryBudgetLimit(limit, completed))[1],
+    )
 
 
 def quarantine(id: str, queue: QueueRef = MAIL, times: int = 3) -> str:

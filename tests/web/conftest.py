@@ -9,21 +9,21 @@ import pytest
 import redis
 from django.test import Client
 
-from dashboard.access import Role
-from dashboard.live import mirror
-from dashboard.live.image import Health
-from recovery.connections import registry
-from recovery.domain.counts import Flavour, Library, Snapshot
-from recovery.domain.refs import QueueRef
-from recovery.reads.shared import windows
-from recovery.scanners.snapshot.collect import Collector
-from recovery.scanners.snapshot.roster import Known, Roster
+from dashboard.accounts.roles import UserRole
+from dashboard.live import state_cache
+from dashboard.live.cached_state import SnapshotHealth
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary, Snapshot
+from recovery.scanners.collect.collector import Collector
+from recovery.scanners.discovery.known_queues import KnownQueue, KnownQueues
+from recovery.stores import registry
+from recovery.stores.state.shared_read import windows
 from tests.people import browser, person
 from tests.stores import Store
 from tests.watching import config_of, now_ms
 
-FRESH = Health(snapshot_age_ms=800, scheduler_alive=True, stale=False)
-BULLMQ = Flavour(Library.BULLMQ, 5, "5.81.5", ("meta.version = bullmq:5.81.5",))
+FRESH = SnapshotHealth(snapshot_age_ms=800, scheduler_alive=True, stale=False)
+BULLMQ = LibraryVersion(QueueLibrary.BULLMQ, 5, "5.81.5", ("meta.version = bullmq:5.81.5",))
 
 
 class Desk:
@@ -35,17 +35,17 @@ class Desk:
         self._monkeypatch = monkeypatch
         self.snapshot: Snapshot | None = None
         self.health = FRESH
-        monkeypatch.setattr(mirror, "newest", lambda: self.snapshot)
-        monkeypatch.setattr(mirror, "health", lambda: self.health)
+        monkeypatch.setattr(state_cache, "newest_snapshot", lambda: self.snapshot)
+        monkeypatch.setattr(state_cache, "health", lambda: self.health)
 
     @property
     def client(self) -> redis.Redis:
         return self.store.client
 
-    def look(self, *bases: str, flavour: Flavour = BULLMQ) -> Snapshot:
+    def look(self, *bases: str, flavour: LibraryVersion = BULLMQ) -> Snapshot:
         """Take a snapshot of these queues of the deployment `main`."""
-        roster = Roster()
-        roster.replace("main", [Known(QueueRef("main", base), flavour, 0, 0) for base in bases])
+        roster = KnownQueues()
+        roster.replace("main", [KnownQueue(QueueRef("main", base), flavour, 0, 0) for base in bases])
         collector = Collector(registry.registry(), roster)
         try:
             self.snapshot = collector.look(now_ms())
@@ -63,7 +63,7 @@ class Desk:
 def _not_connected() -> None:
     """Connections that a test before this one left in the process are closed, and what it saw is forgotten."""
     registry.reset()
-    mirror.forget()
+    state_cache.forget_cached()
 
 
 @pytest.fixture
@@ -77,9 +77,9 @@ def desk(valkey: Store, state_store: Store, tmp_path: Path, monkeypatch: pytest.
 
 @pytest.fixture
 def viewer() -> Client:
-    return browser(person(Role.VIEWER))
+    return browser(person(UserRole.VIEWER))
 
 
 @pytest.fixture
 def operator() -> Client:
-    return browser(person(Role.OPERATOR))
+    return browser(person(UserRole.OPERATOR))

@@ -6,8 +6,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from dashboard import invitations
-from dashboard.access import Role
+from dashboard.accounts import invitations
+from dashboard.accounts.roles import UserRole
 from dashboard.models import Invitation, User
 from recovery import config
 from tests.people import PASSWORD, browser, person
@@ -29,17 +29,17 @@ def test_the_first_link_makes_an_admin_who_is_logged_in() -> None:
     answer = client.post(path, FIRST)
     assert answer.status_code == 302
     anna = User.objects.get()
-    assert (anna.username, anna.role) == ("anna", Role.ADMIN)
+    assert (anna.username, anna.role) == ("anna", UserRole.ADMIN)
     assert client.get("/users").status_code == 200
 
 
 def test_there_is_no_first_link_once_there_is_an_admin() -> None:
-    person(Role.ADMIN)
+    person(UserRole.ADMIN)
     assert invitations.first_link() is None
 
 
 def test_an_admin_who_is_locked_out_does_not_count() -> None:
-    User.objects.create(username="gone", role=Role.ADMIN, is_active=False)
+    User.objects.create(username="gone", role=UserRole.ADMIN, is_active=False)
     assert invitations.first_link()
 
 
@@ -79,7 +79,7 @@ def test_a_newer_link_takes_the_place_of_the_older() -> None:
 
 def test_a_first_link_is_dead_once_another_way_made_an_admin() -> None:
     path = first_path()
-    person(Role.ADMIN)
+    person(UserRole.ADMIN)
     assert browser().post(path, FIRST).status_code == 404
 
 
@@ -101,17 +101,17 @@ def test_of_two_who_use_a_link_at_the_same_moment_one_wins(monkeypatch: pytest.M
 
 
 def test_a_person_keeps_name_and_role_and_chooses_only_the_password() -> None:
-    chiara = person(Role.VIEWER, "chiara")
+    chiara = person(UserRole.VIEWER, "chiara")
     path = invitations.link_for(chiara)
     browser().post(path, {"username": "emperor", "role": "admin", "password": PASSWORD})
     chiara.refresh_from_db()
-    assert (chiara.username, chiara.role) == ("chiara", Role.VIEWER)
+    assert (chiara.username, chiara.role) == ("chiara", UserRole.VIEWER)
     assert chiara.check_password(PASSWORD)
     assert User.objects.count() == 1
 
 
 def test_the_link_of_who_is_locked_out_is_dead() -> None:
-    chiara = person(Role.VIEWER, "chiara")
+    chiara = person(UserRole.VIEWER, "chiara")
     path = invitations.link_for(chiara)
     User.objects.update(is_active=False)
     assert browser().get(path).status_code == 404
@@ -150,6 +150,6 @@ def test_the_command_prints_a_whole_link_or_says_that_there_is_an_admin(
     link = out.getvalue().strip()
     assert link.startswith(f"{origin}/welcome/")
     assert browser().get(link.removeprefix(origin)).status_code == 200
-    person(Role.ADMIN)
+    person(UserRole.ADMIN)
     with pytest.raises(CommandError, match="There is already an admin"):
         call_command("first-link")

@@ -7,11 +7,11 @@ import json
 import pytest
 from django.test import Client
 
-from dashboard import confirmation
-from dashboard.access import Role
-from recovery.connections import registry
-from recovery.domain.verdicts import Kind
+from dashboard.accounts.roles import UserRole
+from dashboard.actions import confirmation
+from recovery.domain.stuck.types import VerdictKind
 from recovery.models import AuditEntry, BulkRun
+from recovery.stores import registry
 from tests.people import browser, person
 from tests.web.acting import (
     BASE,
@@ -38,12 +38,12 @@ HTMX = {"HX-Request": "true"}
 
 @pytest.fixture
 def operator() -> Client:
-    return browser(person(Role.OPERATOR))
+    return browser(person(UserRole.OPERATOR))
 
 
 @pytest.fixture
 def admin() -> Client:
-    return browser(person(Role.ADMIN))
+    return browser(person(UserRole.ADMIN))
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +95,7 @@ def test_with_scripts_the_answer_is_a_toast_and_the_page_refreshes(desk: Desk, o
 def test_a_viewer_is_refused(desk: Desk, method: str) -> None:
     active(desk, "7")
     look(desk)
-    answer = getattr(browser(person(Role.VIEWER)), method)(ask("requeue", "7"))
+    answer = getattr(browser(person(UserRole.VIEWER)), method)(ask("requeue", "7"))
     assert answer.status_code == 403
     assert nothing_was_done(desk)
 
@@ -120,7 +120,7 @@ def test_a_post_that_no_dialog_of_ours_sent_is_refused(desk: Desk) -> None:
     active(desk, "7")
     look(desk)
     client = Client(enforce_csrf_checks=True, raise_request_exception=False)
-    client.force_login(person(Role.OPERATOR), backend="django.contrib.auth.backends.ModelBackend")
+    client.force_login(person(UserRole.OPERATOR), backend="django.contrib.auth.backends.ModelBackend")
     assert client.post(ask("requeue", "7"), {"step": "confirm", "reason": "x"}).status_code == 403
     assert nothing_was_done(desk)
 
@@ -139,7 +139,7 @@ def test_a_token_is_only_for_whom_it_was_made(desk: Desk, operator: Client) -> N
     active(desk, "7")
     look(desk)
     address = ask("requeue", "7")
-    shown = browser(person(Role.OPERATOR, "somebody-else")).get(address).content
+    shown = browser(person(UserRole.OPERATOR, "somebody-else")).get(address).content
     assert b"opened by another user" in confirm(operator, address, shown).content
     assert nothing_was_done(desk)
 
@@ -284,7 +284,7 @@ def test_all_completed_jobs_are_retried_by_who_names_them(desk: Desk, admin: Cli
 def test_a_line_of_the_inbox_says_at_once_what_was_done_to_it(desk: Desk, operator: Client, act: str, did: str) -> None:
     active(desk, "7", "8", lock="gone:1" if act == "release" else "")
     look(desk)
-    lines = [stuck("7", Kind.WORKER_LOST if act == "release" else Kind.ORPHAN), stuck("8")]
+    lines = [stuck("7", VerdictKind.WORKER_LOST if act == "release" else VerdictKind.ORPHAN), stuck("8")]
     found(desk, lines)
     before = operator.get("/stuck").content.decode()
     through(operator, ask(act, "7"))
@@ -334,7 +334,9 @@ def test_all_orphans_are_counted_and_a_name_is_typed_from_a_hundred_on(desk: Des
     address = ask("requeue", queue=f"main/{BASE}", all="orphan")
     unknown = admin.get(address).content.decode()
     assert "How many jobs this affects is not known. Type <code>bull:mail</code>" in unknown
-    found(desk, [stuck("1", Kind.ORPHAN), stuck("2", Kind.ABANDONED), stuck("3", Kind.WORKER_LOST)])
+    found(
+        desk, [stuck("1", VerdictKind.ORPHAN), stuck("2", VerdictKind.ABANDONED), stuck("3", VerdictKind.WORKER_LOST)]
+    )
     few = admin.get(address).content.decode()
     assert "Requeue 2 orphans in" in few
     assert ">Requeue 2 jobs</button>" in few

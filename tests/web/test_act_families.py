@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from dashboard.access import Role
-from dashboard.reauthentication import SESSION_NAME
-from dashboard.scopes import Scope
+from dashboard.accounts.reauthentication import SESSION_NAME
+from dashboard.accounts.roles import UserRole
+from dashboard.accounts.scopes import TokenScope
 from recovery.actions.runner import NAMED_FROM
 from tests.families import child_of, job
 from tests.machines import Machine, told
@@ -21,7 +21,7 @@ OTHER = "bull:invoices"
 
 @pytest.fixture
 def admin() -> Client:
-    return browser(person(Role.ADMIN))
+    return browser(person(UserRole.ADMIN))
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_children_count_where_many_jobs_take_the_name_of_the_queue_and_the_passw
 
 
 def test_an_operator_is_told_which_right_it_takes(desk: Desk, parent: str) -> None:
-    client = browser(person(Role.OPERATOR))
+    client = browser(person(UserRole.OPERATOR))
     page = chosen(client, client.get(ask("remove", "p")).content, children="on").decode()
     assert "It would also change 25 other jobs" in page
     assert "needs the permission to act in bulk" in page
@@ -114,7 +114,7 @@ def test_the_audit_page_lists_them(desk: Desk, admin: Client, parent: str) -> No
 
 
 def test_the_api_tells_them_too(desk: Desk, parent: str) -> None:
-    machine = Machine(Scope.READ, Scope.ACT, Scope.BULK, Scope.AUDIT)
+    machine = Machine(TokenScope.READ, TokenScope.ACT, TokenScope.BULK, TokenScope.AUDIT)
     order = {"act": "remove", "queue": f"main/{BASE}", "jobs": [{"id": "p"}], "reason": "a test"}
     (plain,) = told(machine.post("actions", order | {"dry_run": True}))["results"]
     assert (plain["affected"], plain["affected_total"]) == ([], 0)
@@ -130,7 +130,7 @@ def test_the_api_tells_them_too(desk: Desk, parent: str) -> None:
 
 
 def test_a_token_for_single_jobs_takes_none_along(desk: Desk, parent: str) -> None:
-    machine = Machine(Scope.READ, Scope.ACT)
+    machine = Machine(TokenScope.READ, TokenScope.ACT)
     order = {"act": "remove", "queue": f"main/{BASE}", "jobs": [{"id": "p"}], "reason": "a test"}
     (refused,) = told(machine.post("actions", order | {"options": {"children": True}}))["results"]
     assert (refused["outcome"], "needs the permission to act in bulk" in refused["why"]) == ("refused", True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from dashboard import confirmation, proposals
-from dashboard.access import Role
-from recovery.domain.refs import QueueRef
-from recovery.domain.verdicts import Kind
+from dashboard.accounts.roles import UserRole
+from dashboard.actions import action_preview, confirmation
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.stuck.types import VerdictKind
 from recovery.models import AuditEntry, BulkItem, BulkRun
 from tests.people import browser, person
 from tests.web.acting import BASE, active, confirm, look, queue, through
@@ -23,7 +23,7 @@ ABANDONED = f"{ALL}&verdict=abandoned"
 
 @pytest.fixture
 def admin() -> Client:
-    return browser(person(Role.ADMIN))
+    return browser(person(UserRole.ADMIN))
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def two_queues(desk: Desk) -> None:
     active(desk, "1", "2", "3")
     active(desk, "4", base=VIDEO)
     look(desk, BASE, VIDEO)
-    found(desk, [stuck("1"), stuck("2"), stuck("4", base=VIDEO), stuck("3", Kind.WORKER_LOST)])
+    found(desk, [stuck("1"), stuck("2"), stuck("4", base=VIDEO), stuck("3", VerdictKind.WORKER_LOST)])
 
 
 def waits(desk: Desk, base: str = BASE) -> set[bytes]:
@@ -63,7 +63,7 @@ def test_the_filter_holds_a_queue_too(desk: Desk, admin: Client) -> None:
 
 
 def test_it_takes_the_right_to_act_on_many_jobs(desk: Desk) -> None:
-    viewer = browser(person(Role.VIEWER))
+    viewer = browser(person(UserRole.VIEWER))
     assert viewer.get(ABANDONED).status_code == 403
     assert viewer.post(ABANDONED, {"step": "confirm", "reason": "x"}).status_code == 403
     assert nothing_was_done(desk)
@@ -129,7 +129,7 @@ def test_when_nothing_matches_there_is_nothing_to_confirm(desk: Desk, admin: Cli
 
 
 def test_many_become_a_bulk_run_for_each_queue(desk: Desk, admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proposals, "JOBS_LIMIT", 2)
+    monkeypatch.setattr(action_preview, "JOBS_LIMIT", 2)
     answer = through(admin, ABANDONED)
     assert b"in bulk" in answer.content
     assert nothing_is_waiting(desk), "the scheduler does it, not the request"
@@ -152,8 +152,8 @@ def test_what_is_not_understood_is_told_so(desk: Desk, admin: Client, query: str
 def test_ids_of_any_length_fit_into_the_form(desk: Desk, admin: Client) -> None:
     long = "x" * 5_000
     one, other = (QueueRef("main", BASE).job(f"{long}{end}") for end in "ab")
-    assert len(confirmation.name(one)) < 400
-    assert confirmation.name(one) != confirmation.name(other)
+    assert len(confirmation.short_job_name(one)) < 400
+    assert confirmation.short_job_name(one) != confirmation.short_job_name(other)
     active(desk, one.id)
     look(desk, BASE)
     found(desk, [stuck(one.id), stuck("1")])

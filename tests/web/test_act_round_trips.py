@@ -8,11 +8,11 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from dashboard.access import Role
-from dashboard.scopes import Scope
-from recovery.connections import registry
-from recovery.domain.counts import Flavour, Library
-from recovery.reads import snapshots
+from dashboard.accounts.roles import UserRole
+from dashboard.accounts.scopes import TokenScope
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
+from recovery.reads.queues import snapshot_store
+from recovery.stores import registry
 from tests.counting import round_trips
 from tests.machines import Machine, told
 from tests.people import browser, person
@@ -25,12 +25,12 @@ from tests.web.conftest import Desk
 # The audit commits its intent before anything is done: a test's own transaction would be in its way.
 pytestmark = pytest.mark.django_db(transaction=True)
 MOST = 4
-FLAVOURS = {"bullmq5": BULLMQ, "bull4": Flavour(Library.BULL, 4)}
+FLAVOURS = {"bullmq5": BULLMQ, "bull4": LibraryVersion(QueueLibrary.BULL, 4)}
 
 
 @pytest.fixture
 def operator() -> Client:
-    return browser(person(Role.OPERATOR))
+    return browser(person(UserRole.OPERATOR))
 
 
 @pytest.fixture(params=FLAVOURS)
@@ -42,7 +42,7 @@ def failed(request: pytest.FixtureRequest, desk: Desk, operator: Client) -> Desk
         bull(desk.client, BASE)
         for id in ("first", "1"):
             desk.client.hdel(f"{BASE}:{id}", "atm")
-    snapshots.publish(registry.registry().state(), desk.look(BASE, flavour=FLAVOURS[request.param]))
+    snapshot_store.publish(registry.registry().state(), desk.look(BASE, flavour=FLAVOURS[request.param]))
     desk.forget()
     assert through(operator, ask("retry", "first")).status_code == 200
     return desk
@@ -63,7 +63,7 @@ def test_by_page(failed: Desk, operator: Client, monkeypatch: pytest.MonkeyPatch
 
 
 def test_by_api(failed: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine(Scope.READ, Scope.ACT)
+    machine = Machine(TokenScope.READ, TokenScope.ACT)
     order = {"act": "retry", "queue": f"main/{BASE}", "jobs": [{"id": "1"}], "reason": "host is back"}
     with round_trips(monkeypatch) as sent:
         done = told(machine.post("actions", order))

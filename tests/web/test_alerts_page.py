@@ -10,15 +10,15 @@ import pytest
 from django.test import Client
 from django.urls import resolve
 
-from dashboard.access import Role
-from dashboard.scopes import Scope
-from dashboard.views import alerts as view
-from recovery.connections import channels, registry
-from recovery.domain.alerts import Alert, AlertKind, Event, Heard
+from dashboard.accounts.roles import UserRole
+from dashboard.accounts.scopes import TokenScope
+from dashboard.alerts import views as view
+from recovery.alerts import channel_health, delivery
+from recovery.alerts.channel_health import ChannelHealth
+from recovery.alerts.store import DatabaseAlertStore
+from recovery.domain.alerts.types import AlertDelivery, AlertEvent, AlertKind, AlertRecord
 from recovery.models import AuditEntry
-from recovery.reads import outlets
-from recovery.reads.outlets import Outlet
-from recovery.scanners.alerting.book import Rows
+from recovery.stores import registry
 from tests.machines import Machine
 from tests.people import browser, person
 from tests.processes import free_port
@@ -39,7 +39,7 @@ def hook() -> Iterator[Hooked]:
 
 @pytest.fixture
 def admin(desk: Desk, hook: Hooked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Client:
-    monkeypatch.setattr(channels, "SECONDS", 30.0)  # more than a busy machine needs
+    monkeypatch.setattr(delivery, "SECONDS", 30.0)  # more than a busy machine needs
     toml = tmp_path / "unstall.toml"
     toml.write_text(
         f"""{toml.read_text()}
@@ -56,15 +56,15 @@ kinds = ["gate"]
     )
     registry.reset()
     view._shown.forget()
-    return browser(person(Role.ADMIN))
+    return browser(person(UserRole.ADMIN))
 
 
 def stands(
     words: str = "3 jobs are abandoned in main/bull:mail.", *, key: str = "main/bull:mail", **facts: Any
-) -> Alert:
+) -> AlertRecord:
     at = now_ms()
     told = {"link": "/stuck?queue=main%2Fbull%3Amail", "size": 3, "since": at - 60_000, "seen_at": at} | facts
-    added = Rows(frozenset(AlertKind)).add(Alert(AlertKind.ABANDONED, key, words, **told))
+    added = DatabaseAlertStore(frozenset(AlertKind)).add(AlertRecord(AlertKind.ABANDONED, key, words, **told))
     assert added
     view._shown.forget()
     return added
@@ -77,7 +77,7 @@ def text(client: Client, address: str = "/alerts") -> str:
 
 
 def test_it_tells_what_is_wrong_and_who_knows(admin: Client) -> None:
-    stands(heard={"ops": Heard(Event.FIRING, now_ms() - 30_000, 3, 1)})
+    stands(heard={"ops": AlertDelivery(AlertEvent.FIRING, now_ms() - 30_000, 3, 1)})
     stands("blip", key="main/bull:blip", since=now_ms() - 3000)
     page = text(admin)
     assert '<a href="/stuck?queue=main%2Fbull%3Amail">Abandoned jobs</a>' in page
@@ -89,7 +89,7 @@ def test_it_tells_what_is_wrong_and_who_knows(admin: Client) -> None:
 
 def test_what_is_over_is_told_with_its_length(admin: Client) -> None:
     at = now_ms()
-    stands(resolved_at=at, since=at - 180_000, heard={"ops": Heard(Event.RESOLVED, at, 3, 2)})
+    stands(resolved_at=at, since=at - 180_000, heard={"ops": AlertDelivery(AlertEvent.RESOLVED, at, 3, 2)})
     page = text(admin)
     assert "No firing alerts." in page
     assert "after 3 min" in page
@@ -98,8 +98,8 @@ def test_what_is_over_is_told_with_its_length(admin: Client) -> None:
 
 def test_names_are_only_text_and_addresses_keep_their_secret(admin: Client) -> None:
     stands(f"1 job of {NASTY} is quarantined.")
-    outlets.write(registry.registry().state(), "ops", Outlet(trouble=NASTY, tries=2, failed_at=now_ms()))
-    for client in (admin, browser(person(Role.VIEWER))):
+    channel_health.write(registry.registry().state(), "ops", ChannelHealth(trouble=NASTY, tries=2, failed_at=now_ms()))
+    for client in (admin, browser(person(UserRole.VIEWER))):
         page = text(client)
         assert "<img src=x" not in page
         assert SECRET not in page
@@ -116,7 +116,7 @@ def test_an_admin_tries_a_channel_out_and_the_audit_knows(admin: Client, hook: H
     entry = AuditEntry.objects.latest("number")
     assert (entry.act, entry.actor) == ("alert test", "some-admin")
     assert SECRET not in entry.body
-    assert outlets.read(registry.registry().state())["ops"].told_at
+    assert channel_health.read(registry.registry().state())["ops"].told_at
 
 
 def test_a_channel_that_fails_says_why(admin: Client) -> None:
@@ -129,7 +129,7 @@ def test_a_channel_that_fails_says_why(admin: Client) -> None:
 
 
 def test_only_an_admin_tries_out(admin: Client, hook: Hooked) -> None:
-    operator = browser(person(Role.OPERATOR))
+    operator = browser(person(UserRole.OPERATOR))
     assert "/alerts/test/" not in text(operator)
     assert operator.post("/alerts/test/ops").status_code == 403
     assert admin.post("/alerts/test/nobody").status_code == 404
@@ -148,14 +148,14 @@ def test_without_the_state_store_it_says_that_nothing_is_known_of_the_channels(d
 
 def test_without_a_channel_the_page_says_how_to_get_one(desk: Desk) -> None:
     view._shown.forget()
-    page = text(browser(person(Role.VIEWER)))
+    page = text(browser(person(UserRole.VIEWER)))
     assert "No notification channel configured." in page
     assert "docs/alerts.md" in page
 
 
 def test_the_api_tells_the_same(admin: Client) -> None:
-    stands(heard={"ops": Heard(Event.FIRING, 5, 3, 1)})
-    told = Machine(Scope.READ).get("/api/v1/alerts").json()
+    stands(heard={"ops": AlertDelivery(AlertEvent.FIRING, 5, 3, 1)})
+    told = Machine(TokenScope.READ).get("/api/v1/alerts").json()
     (alert,) = told["firing"]
     assert (alert["kind"], alert["key"], alert["size"]) == ("abandoned", "main/bull:mail", 3)
     assert alert["told"] == [{"channel": "ops", "event": "firing", "at": 5}]

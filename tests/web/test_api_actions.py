@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-from dashboard.scopes import Scope
-from recovery.actions import audit
-from recovery.connections.registry import registry
-from recovery.domain.acting import Act
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.refs import raw, slug
+from dashboard.accounts.scopes import TokenScope
+from recovery.actions.audit import audit_log
+from recovery.domain.actions.types import Action
+from recovery.domain.identifiers import encode_name, slug
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
 from recovery.models import AuditEntry
-from recovery.reads import snapshots
+from recovery.reads.queues import snapshot_store
+from recovery.stores.registry import registry
 from tests.machines import Machine, refused, told
 from tests.watching import add, bullmq, now_ms
 from tests.web.conftest import Desk
@@ -27,7 +27,7 @@ QUEUE = f"main/{BASE}"
 
 @pytest.fixture
 def machine() -> Machine:
-    return Machine(Scope.READ, Scope.ACT, Scope.BULK, Scope.AUDIT)
+    return Machine(TokenScope.READ, TokenScope.ACT, TokenScope.BULK, TokenScope.AUDIT)
 
 
 def failed(desk: Desk, *ids: str) -> None:
@@ -164,7 +164,7 @@ def test_a_queue_is_paused_and_resumed(desk: Desk, machine: Machine) -> None:
 
 def test_the_scope_act_alone_is_for_single_jobs(desk: Desk) -> None:
     failed(desk, "1", "2")
-    single = Machine(Scope.ACT)
+    single = Machine(TokenScope.ACT)
     refused(single.post("actions", order("retry", "1", "2")), 403, "forbidden")
     refused(single.post("actions", order("pause")), 403, "forbidden")
     assert desk.client.zcard(f"{BASE}:failed") == 2
@@ -175,8 +175,8 @@ def test_the_scope_act_alone_is_for_single_jobs(desk: Desk) -> None:
 def test_what_a_library_cannot_do_is_refused_as_a_whole(desk: Desk, machine: Machine, act: str) -> None:
     failed(desk, "1")
     desk.client.hset(f"{BASE}:meta", "version", "bullmq-pro:7.1.0")
-    pro = desk.look(BASE, flavour=Flavour(Library.PRO, 7, read_only="BullMQ Pro is not touched."))
-    snapshots.publish(registry().state(), pro)
+    pro = desk.look(BASE, flavour=LibraryVersion(QueueLibrary.PRO, 7, read_only="BullMQ Pro is not touched."))
+    snapshot_store.publish(registry().state(), pro)
     fault = refused(machine.post("actions", order(act, *(["1"] if act == "retry" else []))), 409, "unsupported")
     assert "Pro" in fault["message"]
 
@@ -240,13 +240,13 @@ def test_a_body_that_is_no_order_is_never_a_fault_of_ours(desk: Desk, machine: M
 @pytest.mark.parametrize("id", ["<b>", "a/b?c#d", "\udcff\udcfe", "new\nline", "\u202ex", "~", "…" * 50])
 def test_a_job_of_any_name_can_be_acted_on(desk: Desk, machine: Machine, id: str) -> None:
     bullmq(desk.client, BASE)
-    key, now = raw(f"{BASE}:{id}"), now_ms()
+    key, now = encode_name(f"{BASE}:{id}"), now_ms()
     desk.client.hset(key, mapping={"name": "x", "data": "{}", "timestamp": now, "finishedOn": now, "atm": 1})
-    desk.client.zadd(f"{BASE}:failed", {raw(id): now})
+    desk.client.zadd(f"{BASE}:failed", {encode_name(id): now})
     desk.look(BASE)
     done = told(machine.post("actions", order("retry", slug(id))))
     assert outcomes(done) == {slug(id): "done"}
-    assert desk.client.lrange(f"{BASE}:wait", 0, -1) == [raw(id)]
+    assert desk.client.lrange(f"{BASE}:wait", 0, -1) == [encode_name(id)]
 
 
 def test_a_job_named_twice_is_meant_once(desk: Desk, machine: Machine) -> None:
@@ -260,7 +260,7 @@ def test_without_an_audit_nothing_is_done(desk: Desk, machine: Machine, monkeypa
     def full(*_: object) -> None:
         raise OperationalError("disk is full at /srv/secret")
 
-    monkeypatch.setattr(audit, "_append", full)
+    monkeypatch.setattr(audit_log, "_append", full)
     answer = machine.post("actions", order("retry", "1"))
     refused(answer, 503, "not_recorded")
     assert answer["Retry-After"]
@@ -283,7 +283,7 @@ def test_a_silent_store_is_503_and_says_to_look_first(desk: Desk, machine: Machi
 
 def test_the_catalog_has_every_act_with_what_it_takes(desk: Desk, machine: Machine) -> None:
     actions = {entry["act"]: entry for entry in told(machine.get("actions"))["actions"]}
-    assert set(actions) == {act.value for act in Act}
+    assert set(actions) == {act.value for act in Action}
     assert actions["retry"]["scopes"] == ["act"]
     assert actions["pause"]["scopes"] == ["act", "bulk"]
     assert all(entry["refused"] is None for entry in actions.values())
@@ -291,7 +291,7 @@ def test_the_catalog_has_every_act_with_what_it_takes(desk: Desk, machine: Machi
 
 def test_the_catalog_says_what_cannot_be_done_to_a_queue(desk: Desk, machine: Machine) -> None:
     bullmq(desk.client, BASE)
-    desk.look(BASE, flavour=Flavour(Library.PRO, 7, read_only="BullMQ Pro is not touched."))
+    desk.look(BASE, flavour=LibraryVersion(QueueLibrary.PRO, 7, read_only="BullMQ Pro is not touched."))
     actions = told(machine.get("actions", queue=QUEUE))["actions"]
     assert {entry["refused"] for entry in actions} == {"BullMQ Pro is not touched."}
     refused(machine.get("actions", queue="main/bull:none"), 404, "queue_missing")

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from dashboard.scopes import Scope
-from recovery.connections.registry import registry
-from recovery.domain.inbox import Inbox, Tally
-from recovery.domain.jobs import JobRow, State
-from recovery.domain.refs import QueueRef
-from recovery.domain.verdicts import Cause, Kind, Stuck, Verdict
-from recovery.reads import inboxes
+from dashboard.accounts.scopes import TokenScope
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobRow, JobState
+from recovery.domain.stuck.inbox import StuckInbox, StuckTally
+from recovery.domain.stuck.types import LossCause, StuckJob, Verdict, VerdictKind
+from recovery.reads.stuck import inbox_store
+from recovery.stores.registry import registry
 from tests.machines import Machine, refused, told
 from tests.watching import now_ms
 from tests.web.conftest import Desk
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def machine() -> Machine:
-    return Machine(*Scope)
+    return Machine(*TokenScope)
 
 
 def test_what_was_done_is_listed_newest_first(desk: Desk, machine: Machine) -> None:
@@ -99,7 +99,7 @@ def test_an_entry_that_is_not_there(desk: Desk, machine: Machine, number: str, s
 def test_the_entry_of_a_run_over_named_jobs_can_be_read(desk: Desk) -> None:
     """It holds their number, not the jobs."""
     failed(desk, "1")
-    machine = Machine(Scope.BULK, Scope.AUDIT, name="bulk")
+    machine = Machine(TokenScope.BULK, TokenScope.AUDIT, name="bulk")
     wanted = {"act": "retry", "queue": QUEUE, "jobs": [{"id": "1"}], "reason": "host is back"}
     told(machine.post("bulk", wanted), 202)
     (line,) = told(machine.get("audit"))["entries"]
@@ -123,19 +123,19 @@ def test_what_was_removed_comes_back(desk: Desk, machine: Machine) -> None:
 # -- orphans
 
 
-def stuck(base: str, id: str, kind: Kind, cause: Cause = Cause.CRASHED) -> Stuck:
+def stuck(base: str, id: str, kind: VerdictKind, cause: LossCause = LossCause.CRASHED) -> StuckJob:
     ref = QueueRef("main", base).job(id)
     verdict = Verdict(kind, ("Its worker is gone.",), cause, "no connection", "Nothing, for ever.")
-    return Stuck(ref, "mail", verdict, now_ms(), "mail-3", JobRow(ref, State.ACTIVE, processed_at=5), None)
+    return StuckJob(ref, "mail", verdict, now_ms(), "mail-3", JobRow(ref, JobState.ACTIVE, processed_at=5), None)
 
 
-def published(*rows: Stuck) -> None:
-    tallies = (Tally(QueueRef("main", BASE), {Kind.ABANDONED: len(rows)}, people=len(rows)),)
-    inboxes.publish(registry().state(), Inbox(now_ms(), rows, tallies, ("us does not answer.",)))
+def published(*rows: StuckJob) -> None:
+    tallies = (StuckTally(QueueRef("main", BASE), {VerdictKind.ABANDONED: len(rows)}, people=len(rows)),)
+    inbox_store.publish(registry().state(), StuckInbox(now_ms(), rows, tallies, ("us does not answer.",)))
 
 
 def test_orphans_come_with_why_and_what_happens(desk: Desk, machine: Machine) -> None:
-    published(stuck(BASE, "1", Kind.ABANDONED))
+    published(stuck(BASE, "1", VerdictKind.ABANDONED))
     page = told(machine.get("orphans"))
     assert (page["people"], page["matched"], page["next"], page["faults"]) == (1, 1, None, ["us does not answer."])
     (orphan,) = page["orphans"]
@@ -147,8 +147,8 @@ def test_orphans_come_with_why_and_what_happens(desk: Desk, machine: Machine) ->
 
 def test_orphans_are_filtered_and_paged(desk: Desk, machine: Machine) -> None:
     published(
-        *(stuck(BASE, str(index), Kind.ABANDONED) for index in range(3)),
-        stuck("bull:a/b", "\udcff", Kind.WORKER_LOST, Cause.STARVED),
+        *(stuck(BASE, str(index), VerdictKind.ABANDONED) for index in range(3)),
+        stuck("bull:a/b", "\udcff", VerdictKind.WORKER_LOST, LossCause.STARVED),
     )
     assert told(machine.get("orphans", verdict="worker-lost"))["orphans"][0]["id"] == "~FF"
     assert told(machine.get("orphans", cause="starved"))["matched"] == 1

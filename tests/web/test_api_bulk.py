@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.scopes import Scope
+from dashboard.accounts.scopes import TokenScope
 from recovery.models import AuditEntry, BulkItem, BulkRun
 from tests.machines import Machine, refused, told
 from tests.web.conftest import Desk
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def machine() -> Machine:
-    return Machine(Scope.BULK)
+    return Machine(TokenScope.BULK)
 
 
 def wanted(**changed: Any) -> dict[str, Any]:

@@ -13,13 +13,13 @@ from django.urls import URLPattern
 from pydantic import BaseModel
 
 from dashboard import urls
-from dashboard.access import Role
-from dashboard.api.document import document
-from dashboard.api.root import api
-from dashboard.idempotency import app as idempotency
-from dashboard.idempotency.bodies import BODIES
-from dashboard.idempotency.document import IdempotencyKey
-from dashboard.scopes import Scope
+from dashboard.accounts.roles import UserRole
+from dashboard.accounts.scopes import TokenScope
+from dashboard.api.openapi import document
+from dashboard.api.urls import api
+from dashboard.idempotency import asgi as idempotency
+from dashboard.idempotency.openapi import IdempotencyKey
+from dashboard.idempotency.schemas import BODIES
 from tests.machines import Machine, refused, told
 from tests.people import browser, person
 
@@ -97,7 +97,7 @@ def _patterns() -> list[URLPattern]:
 
 def test_every_call_says_its_scope_and_how_it_fails() -> None:
     for call in calls().values():
-        assert call["x-scope"] in {scope.value for scope in Scope}
+        assert call["x-scope"] in {scope.value for scope in TokenScope}
         assert call["security"] == [{"Token": [call["x-scope"]]}]
         assert call["responses"]["default"]["content"]["application/json"]["schema"]["$ref"].endswith("/Failure")
         assert call["description"]
@@ -110,14 +110,14 @@ def test_a_failure_has_the_shape_that_the_document_says() -> None:
 
 def test_the_document_is_for_people_and_tokens_and_not_for_strangers() -> None:
     address = "/api/v1/openapi.json"
-    assert told(browser(person(Role.VIEWER)).get(address))["info"]["title"] == "Unstall"
-    assert told(Machine(Scope.AUDIT).get(address)) == told(browser(person(Role.VIEWER)).get(address))
+    assert told(browser(person(UserRole.VIEWER)).get(address))["info"]["title"] == "Unstall"
+    assert told(Machine(TokenScope.AUDIT).get(address)) == told(browser(person(UserRole.VIEWER)).get(address))
     refused(browser().get(address), 401, "token_missing")
-    refused(browser(person(Role.ADMIN)).post(address), 401, "token_missing")
+    refused(browser(person(UserRole.ADMIN)).post(address), 401, "token_missing")
 
 
 def test_the_page_shows_every_call_and_every_shape() -> None:
-    page = browser(person(Role.VIEWER)).get("/api").content.decode()
+    page = browser(person(UserRole.VIEWER)).get("/api").content.decode()
     for (method, path), call in calls().items():
         assert f'id="{call["operationId"]}"' in page
         assert f"<code>{path}</code>" in page
@@ -128,7 +128,7 @@ def test_the_page_shows_every_call_and_every_shape() -> None:
 
 
 def test_the_page_asks_no_other_host_and_runs_nothing_of_others() -> None:
-    answer = browser(person(Role.VIEWER)).get("/api")
+    answer = browser(person(UserRole.VIEWER)).get("/api")
     page = answer.content.decode()
     assert not re.search(r"(src|href|action)=[\"']?(https?:)?//", page)
     assert all("/static/" in source for source in re.findall(r'<script[^>]*src="([^"]+)"', page))
@@ -136,7 +136,7 @@ def test_the_page_asks_no_other_host_and_runs_nothing_of_others() -> None:
 
 
 def test_the_examples_name_this_site() -> None:
-    page = browser(person(Role.VIEWER)).get("/api", headers={"Host": "localhost"}).content.decode()
+    page = browser(person(UserRole.VIEWER)).get("/api", headers={"Host": "localhost"}).content.decode()
     assert "http://localhost/api/v1/queues" in page
 
 

@@ -12,12 +12,14 @@ from django.db import OperationalError
 from django.test import Client
 from django.utils import timezone
 
-from dashboard import asgi, intake, tokens
-from dashboard.access import Role
-from dashboard.api import door
-from dashboard.logs import redacted
+from dashboard import asgi
+from dashboard.accounts import tokens
+from dashboard.accounts.roles import UserRole
+from dashboard.accounts.scopes import TokenScope
+from dashboard.api import view_decorator
+from dashboard.logging_config import redacted
 from dashboard.models import MachineToken
-from dashboard.scopes import Scope
+from dashboard.server import request_body
 from tests.machines import Machine, refused, told
 from tests.people import browser, person
 from tests.watching import bullmq
@@ -30,7 +32,7 @@ pytestmark = pytest.mark.django_db
 def reader(desk: Desk) -> Machine:
     bullmq(desk.client, "bull:mail")
     desk.look("bull:mail")
-    return Machine(Scope.READ)
+    return Machine(TokenScope.READ)
 
 
 def test_a_valid_token_is_let_in(reader: Machine) -> None:
@@ -50,7 +52,7 @@ def test_any_other_header_is_refused(desk: Desk, header: str) -> None:
 
 
 def test_a_session_opens_nothing(desk: Desk) -> None:
-    admin = browser(person(Role.ADMIN))
+    admin = browser(person(UserRole.ADMIN))
     for method in ("GET", "POST", "DELETE"):
         refused(admin.generic(method, "/api/v1/queues"), 401, "token_missing")
 
@@ -126,7 +128,7 @@ def test_a_dead_database_is_told_without_its_address(reader: Machine, monkeypatc
 
 
 def test_a_large_body_is_refused(reader: Machine) -> None:
-    refused(reader.post("queues", b"x" * (door.BODY_LIMIT + 1)), 413, "too_large")
+    refused(reader.post("queues", b"x" * (view_decorator.BODY_LIMIT + 1)), 413, "too_large")
     refused(reader.post("queues", b"x" * (3 * 1024 * 1024)), 413, "too_large")
 
 
@@ -142,7 +144,7 @@ async def test_what_the_process_does_not_take_in_is_told_in_the_same_shape(
     async def send(message: Any) -> None:
         sent.append(message)
 
-    monkeypatch.setattr(intake, "BODY_LIMIT", 10)
+    monkeypatch.setattr(request_body, "BODY_LIMIT", 10)
     await asgi.application({"type": "http", "path": path, "method": "POST", "headers": []}, receive, send)
     start, body = sent
     assert start["status"] == 413
@@ -171,7 +173,7 @@ def test_the_root_is_no_page_either(reader: Machine) -> None:
 
 
 def test_a_fault_of_ours_is_told_without_what_broke(reader: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    from recovery.reads import overview
+    from recovery.reads.queues import overview
 
     def broken(*_: object) -> None:
         raise KeyError("secret-of-the-house")

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from dashboard.scopes import Scope
-from recovery.domain.refs import QueueRef, slug, text
+from dashboard.accounts.scopes import TokenScope
+from recovery.domain.identifiers import QueueRef, decode_name, slug
 from recovery.models import AuditEntry, PolicyLayer
-from recovery.reads import policies as reads
+from recovery.reads.policies import queries as reads
 from tests.machines import Machine, refused, told
 from tests.web.conftest import Desk
 
@@ -21,7 +21,7 @@ ACTS: dict[str, Any] = {"orphan_watch": {"mode": "act", "after": 2.5, "release":
 
 @pytest.fixture
 def machine(desk: Desk) -> Machine:
-    return Machine(Scope.READ, Scope.BULK)
+    return Machine(TokenScope.READ, TokenScope.BULK)
 
 
 def put(machine: Machine, **changed: Any) -> Any:
@@ -123,12 +123,12 @@ def test_an_edit_that_makes_no_sense_is_told_why(
 
 
 def test_names_of_any_bytes_come_back_as_they_are(machine: Machine) -> None:
-    odd = QueueRef("main", text(b"bull:\xff\n"))
+    odd = QueueRef("main", decode_name(b"bull:\xff\n"))
     policy = {"never": {"names": ["\udcff<b>"]}}
     told(put(machine, queue=f"main/{slug(odd.base)}", policy=policy))
     found = told(machine.get("policies", queue=f"main/{slug(odd.base)}"))
     assert (found["queue"]["id"], found["edited"]) == (slug(odd.base), policy)
-    assert reads.written("main", odd.base) == policy
+    assert reads.edited_values("main", odd.base) == policy
 
 
 def test_an_edit_that_cannot_be_read_is_trouble(machine: Machine) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from dashboard.live.image import Health
-from dashboard.scopes import Scope
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.refs import raw, slug
+from dashboard.accounts.scopes import TokenScope
+from dashboard.live.cached_state import SnapshotHealth
+from recovery.domain.identifiers import encode_name, slug
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
 from recovery.models import AuditEntry
 from tests.machines import Machine, refused, told
 from tests.watching import add, bullmq, now_ms
@@ -33,7 +33,7 @@ HOSTILE = [
 
 @pytest.fixture
 def reader() -> Machine:
-    return Machine(Scope.READ)
+    return Machine(TokenScope.READ)
 
 
 def failed(desk: Desk, id: str = "7", base: str = BASE, **fields: str | int) -> None:
@@ -73,7 +73,7 @@ def test_what_is_not_known_is_null_and_not_0(desk: Desk, reader: Machine) -> Non
 def test_old_numbers_say_so(desk: Desk, reader: Machine) -> None:
     bullmq(desk.client, BASE)
     desk.look(BASE)
-    desk.health = Health(snapshot_age_ms=34_000, scheduler_alive=False, stale=True)
+    desk.health = SnapshotHealth(snapshot_age_ms=34_000, scheduler_alive=False, stale=True)
     assert told(reader.get("queues"))["stale"]
     assert told(reader.get(f"queues/main/{BASE}"))["stale"]
 
@@ -148,10 +148,13 @@ def test_what_is_not_there_is_404(desk: Desk, reader: Machine, path: str, code: 
 @pytest.mark.parametrize("base", HOSTILE)
 def test_any_name_leads_back_to_its_queue_and_job(desk: Desk, reader: Machine, base: str) -> None:
     id = base.removeprefix("bull:")
-    key = raw(base)
+    key = encode_name(base)
     desk.client.hset(key + b":meta", mapping={"version": "bullmq:5.81.5", "opts.maxLenEvents": "10000"})
-    desk.client.hset(key + b":" + raw(id), mapping={"name": raw(id), "data": raw(id), "timestamp": 1, "delay": 0})
-    desk.client.lpush(key + b":wait", raw(id))
+    desk.client.hset(
+        key + b":" + encode_name(id),
+        mapping={"name": encode_name(id), "data": encode_name(id), "timestamp": 1, "delay": 0},
+    )
+    desk.client.lpush(key + b":wait", encode_name(id))
     desk.look(base)
     (queue,) = told(reader.get("queues"))["queues"]
     assert queue["id"] == slug(base)
@@ -208,7 +211,7 @@ def test_a_window_that_cannot_be_is_told_what_is_wrong(desk: Desk, reader: Machi
 def test_a_state_that_the_library_does_not_have_is_a_conflict(desk: Desk, reader: Machine) -> None:
     """The document allows it, because other libraries have it."""
     bullmq(desk.client, BASE)
-    desk.look(BASE, flavour=Flavour(Library.BULL, 4))
+    desk.look(BASE, flavour=LibraryVersion(QueueLibrary.BULL, 4))
     refused(reader.get(f"queues/main/{BASE}/jobs", state="prioritized"), 409, "unsupported")
 
 
@@ -239,14 +242,14 @@ def test_secrets_are_read_by_their_scope_only(desk: Desk, reader: Machine, path:
     answer = reader.get(path)
     told(answer)
     assert SECRET not in answer.content.decode()
-    trusted = Machine(Scope.READ, Scope.PAYLOADS, name="trusted")
+    trusted = Machine(TokenScope.READ, TokenScope.PAYLOADS, name="trusted")
     assert SECRET not in trusted.get(path).content.decode(), "it has not asked"
     assert AuditEntry.objects.filter(act="reveal").count() == 0
 
 
 def test_a_payload_is_revealed_to_its_scope_and_the_audit_has_it(desk: Desk, reader: Machine) -> None:
     planted(desk)
-    path, trusted = f"queues/main/{BASE}/jobs/7", Machine(Scope.READ, Scope.PAYLOADS, name="trusted")
+    path, trusted = f"queues/main/{BASE}/jobs/7", Machine(TokenScope.READ, TokenScope.PAYLOADS, name="trusted")
     refused(reader.get(path, reveal="data"), 403, "scope_missing")
     assert AuditEntry.objects.filter(act="reveal").count() == 0
     job = told(trusted.get(path, reveal=["error", "data"]))
@@ -264,7 +267,7 @@ def test_a_payload_is_revealed_to_its_scope_and_the_audit_has_it(desk: Desk, rea
 
 def test_the_scope_for_payloads_alone_reads_nothing(desk: Desk) -> None:
     planted(desk)
-    refused(Machine(Scope.PAYLOADS).get(f"queues/main/{BASE}/jobs/7"), 403, "scope_missing")
+    refused(Machine(TokenScope.PAYLOADS).get(f"queues/main/{BASE}/jobs/7"), 403, "scope_missing")
 
 
 def test_a_job_says_why_it_failed_newest_first(desk: Desk, reader: Machine) -> None:
@@ -277,7 +280,7 @@ def test_a_job_says_why_it_failed_newest_first(desk: Desk, reader: Machine) -> N
 
 def test_a_large_payload_is_cut_until_all_of_it_is_asked_for(desk: Desk, reader: Machine) -> None:
     failed(desk, data=json.dumps({"rows": ["x" * 100] * 2000, "end": "the very end"}))
-    path, trusted = f"queues/main/{BASE}/jobs/7", Machine(Scope.READ, Scope.PAYLOADS, name="trusted")
+    path, trusted = f"queues/main/{BASE}/jobs/7", Machine(TokenScope.READ, TokenScope.PAYLOADS, name="trusted")
     assert told(reader.get(path))["data"]["is_cut"] is True
     assert "the very end" not in told(reader.get(path, whole="true"))["data"]["text"]
     whole = told(trusted.get(path, whole="true", reveal="data"))["data"]
@@ -293,7 +296,7 @@ def test_any_payload_is_a_text(desk: Desk, data: bytes) -> None:
     desk.client.hset(f"{BASE}:7", mapping={"data": data, "failedReason": data, "name": data, "stacktrace": data})
     desk.forget()
     everything = ["data", "options", "result", "progress", "error"]
-    for scopes, query in (((Scope.READ,), {}), ((Scope.READ, Scope.PAYLOADS), {"reveal": everything})):
+    for scopes, query in (((TokenScope.READ,), {}), ((TokenScope.READ, TokenScope.PAYLOADS), {"reveal": everything})):
         job = told(Machine(*scopes).get(f"queues/main/{BASE}/jobs/7", **query))
         json.dumps(job, ensure_ascii=False).encode()
 
@@ -319,9 +322,9 @@ def test_a_silent_store_is_503_with_a_time_to_ask_again(desk: Desk, reader: Mach
         desk.store.resume()
 
 
-@pytest.mark.parametrize("scope", [scope for scope in Scope if scope is not Scope.READ])
+@pytest.mark.parametrize("scope", [scope for scope in TokenScope if scope is not TokenScope.READ])
 @pytest.mark.parametrize("path", ["queues", f"queues/main/{BASE}", f"queues/main/{BASE}/jobs?state=active"])
-def test_no_other_scope_reads(desk: Desk, path: str, scope: Scope) -> None:
+def test_no_other_scope_reads(desk: Desk, path: str, scope: TokenScope) -> None:
     fault = refused(Machine(scope).get(path), 403, "scope_missing")
     assert "scope read" in fault["message"]
     assert str(scope) in fault["advice"]

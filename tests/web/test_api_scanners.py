@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from dashboard.scopes import Scope
-from recovery.connections.registry import registry
-from recovery.domain.acting import Act, Outcome
-from recovery.domain.refs import QueueRef
-from recovery.domain.scans import Find, Report, Scan
+from dashboard.accounts.scopes import TokenScope
+from recovery.domain.actions.types import Action, Outcome
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.scanners.types import ScannerFinding, ScannerKind, ScannerReport
 from recovery.models import AuditEntry, ScannerPause, ScanRun
-from recovery.scanners.acting.ledger import Ended, Ledger
+from recovery.scanners.runtime.run_recorder import EndedScannerRun, ScannerRunRecorder
+from recovery.stores.registry import registry
 from tests.machines import Machine, refused, told
 from tests.watching import now_ms
 from tests.web.conftest import Desk
@@ -26,31 +26,33 @@ WANTED = {"dry_run": True, "reason": "before the deploy"}
 
 @pytest.fixture
 def reader() -> Machine:
-    return Machine(Scope.READ, name="reader")
+    return Machine(TokenScope.READ, name="reader")
 
 
 @pytest.fixture
 def machine() -> Machine:
-    return Machine(Scope.BULK)
+    return Machine(TokenScope.BULK)
 
 
-def ran(*finds: Find, scan: Scan = Scan.STALE_CHECK, **facts: Any) -> int:
-    ledger, now = Ledger(registry(), 7), now_ms()
+def ran(*finds: ScannerFinding, scan: ScannerKind = ScannerKind.STALE_CHECK, **facts: Any) -> int:
+    ledger, now = ScannerRunRecorder(registry(), 7), now_ms()
     row = ledger.begin(scan, now)
-    ledger.end(scan, row, Ended(now, now + 40, Report(looked=9, finds=finds, **facts), next_at=now + 900_000))
+    ledger.end(
+        scan, row, EndedScannerRun(now, now + 40, ScannerReport(looked=9, finds=finds, **facts), next_at=now + 900_000)
+    )
     return ScanRun.objects.latest("pk").pk
 
 
-def find(id: str, outcome: Outcome | None = Outcome.DONE) -> Find:
-    act = Act.REQUEUE if outcome else None
-    return Find(MAIL.job(id), f"Orphan: {SECRET}", "Acts.", act, outcome, "", 12 if outcome else None)
+def find(id: str, outcome: Outcome | None = Outcome.DONE) -> ScannerFinding:
+    act = Action.REQUEUE if outcome else None
+    return ScannerFinding(MAIL.job(id), f"Orphan: {SECRET}", "Acts.", act, outcome, "", 12 if outcome else None)
 
 
 def test_every_scanner_is_listed_with_its_last_run(desk: Desk, reader: Machine) -> None:
     number = ran(find("1"))
     ScannerPause.objects.create(scanner="auto-retry", by="ada", at=5, reason="provider down")
     found = {one["scanner"]: one for one in told(reader.get("scanners"))["scanners"]}
-    assert list(found) == [scan.value for scan in Scan]
+    assert list(found) == [scan.value for scan in ScannerKind]
     stale = found["stale-check"]
     assert (stale["looked"], stale["found"], stale["acted"], stale["late"]) == (9, 1, 1, False)
     assert stale["succeeded_at"] == stale["ended_at"]

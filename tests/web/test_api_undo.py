@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.scopes import Scope
+from dashboard.accounts.scopes import TokenScope
 from tests.machines import Machine
 from tests.web.conftest import Desk
 from tests.web.test_api_actions import BASE, QUEUE, failed
@@ -14,8 +14,10 @@ from tests.web.test_api_actions import BASE, QUEUE, failed
 pytestmark = pytest.mark.django_db
 
 
-@pytest.mark.parametrize(("address", "scope"), [("actions", Scope.ACT), ("bulk", Scope.BULK)])
-def test_without_room_for_the_undo_it_is_refused_unless_it_is_forced(desk: Desk, address: str, scope: Scope) -> None:
+@pytest.mark.parametrize(("address", "scope"), [("actions", TokenScope.ACT), ("bulk", TokenScope.BULK)])
+def test_without_room_for_the_undo_it_is_refused_unless_it_is_forced(
+    desk: Desk, address: str, scope: TokenScope
+) -> None:
     failed(desk, "1")
     order: dict[str, Any] = {"act": "remove", "queue": QUEUE, "reason": "not needed", "jobs": [{"id": "1"}]}
     desk.state.client.config_set("maxmemory", 1)

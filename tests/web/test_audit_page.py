@@ -10,13 +10,14 @@ import re
 import pytest
 from django.utils.html import escape
 
-from dashboard import failed_logins
-from dashboard.access import Role
-from dashboard.failed_logins import FailedLogins
-from recovery.actions import audit, policies
-from recovery.domain.acting import Act, Actor, Order, Outcome, Seen
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef
+from dashboard.accounts import failed_logins
+from dashboard.accounts.failed_logins import FailedLogins
+from dashboard.accounts.roles import UserRole
+from recovery.actions import policy_edits
+from recovery.actions.audit import audit_log
+from recovery.domain.actions.types import Action, ActionCommand, Actor, ExpectedJob, Outcome
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobState
 from recovery.models import AuditEntry, AuditJob
 from tests.people import browser, person
 from tests.watching import add, bullmq, now_ms
@@ -34,7 +35,7 @@ def mail(desk: Desk) -> None:
 
 
 def done(
-    act: Act = Act.REQUEUE,
+    act: Action = Action.REQUEUE,
     *ids: str,
     who: str = "anna",
     outcome: Outcome | None = Outcome.DONE,
@@ -45,16 +46,18 @@ def done(
     """One act in the audit, with its outcome unless there is none."""
     ids = ids or ("42",)
     actor = Actor("person", who, "operator", "10.0.0.7")
-    order = Order(act, QueueRef("main", base), actor, reason, tuple(Seen(id, State.ACTIVE) for id in ids))
+    order = ActionCommand(
+        act, QueueRef("main", base), actor, reason, tuple(ExpectedJob(id, JobState.ACTIVE) for id in ids)
+    )
     before = [{"job": id, "before": {"state": "active", "name": "send", "attempts": 1}} for id in ids]
-    number = audit.write_intent(order, {"options": {"reset_stalls": True}, "jobs": before}, ids)
+    number = audit_log.write_intent(order, {"options": {"reset_stalls": True}, "jobs": before}, ids)
     if outcome:
         after = [{"job": id, "outcome": outcome, "why": why, "after": {"state": "waiting"}} for id in ids]
-        audit.write_outcome(number, order, {"jobs": after}, dict.fromkeys(ids, outcome))
+        audit_log.write_outcome(number, order, {"jobs": after}, dict.fromkeys(ids, outcome))
     return number
 
 
-def text(address: str = "/audit", role: Role = Role.ADMIN, status: int = 200) -> str:
+def text(address: str = "/audit", role: UserRole = UserRole.ADMIN, status: int = 200) -> str:
     answer = browser(person(role)).get(address)
     assert answer.status_code == status
     return answer.content.decode()
@@ -81,7 +84,7 @@ def test_an_act_says_who_what_when_from_where_why_and_what_came_of_it(desk: Desk
 
 
 def test_its_own_page_has_before_and_after_of_each_job(desk: Desk) -> None:
-    number = done(Act.REQUEUE, "42", "43")
+    number = done(Action.REQUEUE, "42", "43")
     page = text(f"/audit/{number}")
     assert "Requeue 2 jobs" in page
     assert page.count('data-state="active">active') == 2
@@ -95,8 +98,10 @@ def test_nothing_was_done_yet(desk: Desk) -> None:
     assert "No entries yet." in text()
 
 
-@pytest.mark.parametrize(("role", "is_told"), [(Role.VIEWER, False), (Role.OPERATOR, True), (Role.ADMIN, True)])
-def test_from_where_people_came_is_not_for_viewers(desk: Desk, role: Role, is_told: bool) -> None:
+@pytest.mark.parametrize(
+    ("role", "is_told"), [(UserRole.VIEWER, False), (UserRole.OPERATOR, True), (UserRole.ADMIN, True)]
+)
+def test_from_where_people_came_is_not_for_viewers(desk: Desk, role: UserRole, is_told: bool) -> None:
     number = done()
     for address in ("/audit", f"/audit/{number}"):
         page = text(address, role)
@@ -106,8 +111,8 @@ def test_from_where_people_came_is_not_for_viewers(desk: Desk, role: Role, is_to
 
 def test_the_filters_are_in_the_address(desk: Desk) -> None:
     first = done(who="anna")
-    second = done(Act.FAIL, who="ben", outcome=Outcome.REFUSED, why="It is waiting now.")
-    third = done(Act.REQUEUE, "7", base="bull:video")
+    second = done(Action.FAIL, who="ben", outcome=Outcome.REFUSED, why="It is waiting now.")
+    third = done(Action.REQUEUE, "7", base="bull:video")
     assert numbers(text()) == [third, second, first]
     assert numbers(text("/audit?actor=ben")) == [second]
     assert numbers(text("/audit?act=requeue")) == [third, first]
@@ -142,20 +147,20 @@ def test_an_act_that_was_cut_off_says_so_and_how_it_looks_now(desk: Desk) -> Non
 
 def test_an_edited_policy_says_where_and_what_it_changed(desk: Desk) -> None:
     ada = Actor("person", "ada", "admin", "10.0.0.7", may_act=True, may_bulk=True)
-    edited = policies.edit(ada, "main", BASE, {"never": {"names": [NASTY]}}, "charges twice")
+    edited = policy_edits.edit(ada, "main", BASE, {"never": {"names": [NASTY]}}, "charges twice")
     page = text(f"/audit/{edited}")
     assert f"<dt>Policy</dt><dd>{BASE} in main" in page
     assert f'<span class="sub">never name {escape(NASTY)}: nothing → forbidden</span>' in page
     assert NASTY not in page
     assert "nothing → forbidden" not in text(f"/audit/{done()}")
-    edited = policies.edit(ada, "main", "", {"orphan_watch": {"mode": "observe"}}, "to be sure")
+    edited = policy_edits.edit(ada, "main", "", {"orphan_watch": {"mode": "observe"}}, "to be sure")
     assert "No effective change." in text(f"/audit/{edited}")
 
 
 def test_an_admin_verifies_the_chain(desk: Desk) -> None:
     done()
     last = done()
-    admin = browser(person(Role.ADMIN))
+    admin = browser(person(UserRole.ADMIN))
     assert f"Chain verified up to #{last + 1}." in admin.post("/audit/verify").content.decode()
     AuditEntry.objects.filter(number=last).update(reason="nobody will know")
     page = admin.post("/audit/verify").content.decode()
@@ -165,7 +170,7 @@ def test_an_admin_verifies_the_chain(desk: Desk) -> None:
 
 def test_a_forged_outcome_in_the_index_is_not_shown_beside_a_whole_chain(desk: Desk) -> None:
     last = done()
-    admin = browser(person(Role.ADMIN))
+    admin = browser(person(UserRole.ADMIN))
     assert "all entries are signed, and the job index matches them" in admin.post("/audit/verify").content.decode()
     AuditJob.objects.filter(entry_id=last).update(outcome="refused")
     page = admin.post("/audit/verify").content.decode()
@@ -175,7 +180,7 @@ def test_a_forged_outcome_in_the_index_is_not_shown_beside_a_whole_chain(desk: D
 
 def test_an_admin_takes_it_along(desk: Desk) -> None:
     done(reason="=cmd()")
-    admin = browser(person(Role.ADMIN))
+    admin = browser(person(UserRole.ADMIN))
     whole = b"".join(admin.get("/audit/export?format=json").streaming_content)  # type: ignore[attr-defined] # a stream
     assert [entry["phase"] for entry in json.loads(whole)] == ["intent", "outcome"]
     answer = admin.get("/audit/export?format=csv")
@@ -185,8 +190,8 @@ def test_an_admin_takes_it_along(desk: Desk) -> None:
     assert rows[0]["reason"] == "'=cmd()", "no spreadsheet takes it for a formula"
 
 
-@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
-def test_others_read_it_and_neither_verify_nor_export(desk: Desk, role: Role) -> None:
+@pytest.mark.parametrize("role", [UserRole.VIEWER, UserRole.OPERATOR])
+def test_others_read_it_and_neither_verify_nor_export(desk: Desk, role: UserRole) -> None:
     done()
     page = text(role=role)
     assert "requeue 1 job" in page
@@ -196,8 +201,8 @@ def test_others_read_it_and_neither_verify_nor_export(desk: Desk, role: Role) ->
     assert browser(person(role)).get("/audit/export").status_code == 403
 
 
-@pytest.mark.parametrize(("role", "is_shown"), [(Role.VIEWER, False), (Role.OPERATOR, True)])
-def test_what_was_typed_as_a_name_is_not_for_viewers(desk: Desk, role: Role, is_shown: bool) -> None:
+@pytest.mark.parametrize(("role", "is_shown"), [(UserRole.VIEWER, False), (UserRole.OPERATOR, True)])
+def test_what_was_typed_as_a_name_is_not_for_viewers(desk: Desk, role: UserRole, is_shown: bool) -> None:
     """People type their password there."""
     sums = FailedLogins()
     sums.add("192.0.2.7", "hunter2-Kf9", "password", now=60.0)
@@ -210,9 +215,9 @@ def test_what_was_typed_as_a_name_is_not_for_viewers(desk: Desk, role: Role, is_
 
 
 def test_a_viewer_restores_nothing(desk: Desk) -> None:
-    number = done(Act.REMOVE)
+    number = done(Action.REMOVE)
     for method in ("get", "post"):
-        assert getattr(browser(person(Role.VIEWER)), method)(f"/audit/{number}/restore").status_code == 403
+        assert getattr(browser(person(UserRole.VIEWER)), method)(f"/audit/{number}/restore").status_code == 403
 
 
 def test_an_entry_that_is_not_there_is_told(desk: Desk) -> None:
@@ -229,6 +234,6 @@ def test_a_jobs_page_tells_what_was_done_to_it(desk: Desk) -> None:
 
 
 def test_harmful_names_are_only_text(desk: Desk) -> None:
-    number = done(Act.REQUEUE, NASTY, who=NASTY, reason=NASTY, why=NASTY)
+    number = done(Action.REQUEUE, NASTY, who=NASTY, reason=NASTY, why=NASTY)
     assert "<img" not in text()
     assert "<img" not in text(f"/audit/{number}")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from django.db import OperationalError
 
-from dashboard.access import Role
-from dashboard.live import events, mirror
-from recovery.actions import brakes
-from recovery.reads import brakes as book
-from recovery.reads import held
+from dashboard.accounts.roles import UserRole
+from dashboard.live import events, state_cache
+from recovery.actions.safety_limits import auto_retry_limits
+from recovery.reads.safety_limits import paused_deployments
+from recovery.reads.safety_limits import queries as book
 from tests.acting import ADMIN
 from tests.people import browser, person
 from tests.watching import bullmq, now_ms
@@ -25,7 +25,7 @@ def test_every_page_says_that_scanners_hold_why_and_for_how_long(desk: Desk) -> 
     bullmq(desk.client, BASE)
     desk.look(BASE)
     hold_store()
-    client = browser(person(Role.VIEWER))
+    client = browser(person(UserRole.VIEWER))
     for address in ("/queues", f"/queues/main/{BASE}/", "/stuck", "/audit", "/password"):
         page = client.get(address).content.decode()
         assert SAYS in page, address
@@ -36,9 +36,9 @@ def test_every_page_says_that_scanners_hold_why_and_for_how_long(desk: Desk) -> 
 
 def test_it_is_gone_with_the_hold(desk: Desk) -> None:
     hold_store()
-    client = browser(person(Role.VIEWER))
+    client = browser(person(UserRole.VIEWER))
     assert SAYS in client.get("/banner").content.decode()
-    brakes.release(ADMIN, "store", "main", "", "", "the workers are restarted")
+    auto_retry_limits.release(ADMIN, "store", "main", "", "", "the workers are restarted")
     assert SAYS not in client.get("/banner").content.decode()
 
 
@@ -52,19 +52,19 @@ def test_a_page_comes_when_the_brakes_cannot_be_read(desk: Desk, monkeypatch: py
         raise OperationalError
 
     hold_store()
-    monkeypatch.setattr(book, "stores", away)
-    answer = browser(person(Role.VIEWER)).get("/banner")
+    monkeypatch.setattr(book, "redis_pauses", away)
+    answer = browser(person(UserRole.VIEWER)).get("/banner")
     assert answer.status_code == 200
     assert SAYS not in answer.content.decode()
 
 
 def test_an_open_page_hears_when_a_hold_begins_and_when_it_ends(desk: Desk) -> None:
     def problems() -> bytes:
-        mirror.forget()
-        return events.tick(mirror._image(), now_ms())
+        state_cache.forget_cached()
+        return events.tick(state_cache._image(), now_ms())
 
     assert b"auto-recovery paused" not in problems()
-    held.publish(desk.state.client, ["main"])
+    paused_deployments.publish(desk.state.client, ["main"])
     assert b'"main: auto-recovery paused"' in problems()
-    held.publish(desk.state.client, [])
+    paused_deployments.publish(desk.state.client, [])
     assert b"auto-recovery paused" not in problems()

@@ -10,11 +10,11 @@ from urllib.parse import urlencode
 import pytest
 from django.test import Client
 
-from dashboard.access import Role
-from dashboard.views import scanners
-from recovery.domain.refs import QueueRef, slug
+from dashboard.accounts.roles import UserRole
+from dashboard.scanners import views as scanners_views
+from recovery.domain.identifiers import QueueRef, slug
 from recovery.models import AuditEntry
-from recovery.reads import brakes
+from recovery.reads.safety_limits import queries as safety_limits_queries
 from tests.people import browser, person
 from tests.watching import bullmq, now_ms
 from tests.web import braking
@@ -31,13 +31,13 @@ QUEUE = f"main/{BASE}"
 def admin(desk: Desk) -> Client:
     bullmq(desk.client, BASE)
     desk.look(BASE)
-    scanners.forget()
-    return browser(person(Role.ADMIN))
+    scanners_views.forget()
+    return browser(person(UserRole.ADMIN))
 
 
 def board(client: Client) -> str:
     """What stands there now, whatever was read a moment ago."""
-    scanners.forget()
+    scanners_views.forget()
     page = client.get("/scanners/now").content.decode()
     return page[page.index('id="safety-limits"') :]
 
@@ -63,7 +63,7 @@ def test_a_store_that_is_held_is_told_with_its_evidence_and_released(admin: Clie
     assert "380 of 400 active jobs" in shown
     assert "these jobs are treated as orphaned and run twice" in shown
     assert admin.post(address, {"reason": REASON}).status_code == 302
-    assert brakes.of_all(now_ms()).holding == ()
+    assert safety_limits_queries.all_limits(now_ms()).holding == ()
     assert "No safety limit is active." in board(admin)
     entry = AuditEntry.objects.get()
     assert (entry.act, entry.reason) == ("release safety limit", REASON)
@@ -130,20 +130,20 @@ def test_a_long_list_stays_in_order_the_worst_first(admin: Client) -> None:
     assert said in admin.get("/scanners/now").content.decode()
 
 
-@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
-def test_only_an_admin_releases(admin: Client, role: Role) -> None:
+@pytest.mark.parametrize("role", [UserRole.VIEWER, UserRole.OPERATOR])
+def test_only_an_admin_releases(admin: Client, role: UserRole) -> None:
     key = braking.trip()
     other = browser(person(role))
     assert "Release" not in board(other)
     assert other.post(release("breaker", key), {"reason": REASON}).status_code == 403
-    assert brakes.of_queue(MAIL, now_ms()).breakers[0].is_open
+    assert safety_limits_queries.limits_of_queue(MAIL, now_ms()).breakers[0].is_open
 
 
 def test_without_a_reason_nothing_is_released(admin: Client) -> None:
     key = braking.trip()
     answer = admin.post(release("breaker", key), {"reason": "  "})
     assert "Enter a reason." in answer.content.decode()
-    assert brakes.of_queue(MAIL, now_ms()).breakers[0].is_open
+    assert safety_limits_queries.limits_of_queue(MAIL, now_ms()).breakers[0].is_open
     assert not AuditEntry.objects.exists()
 
 
@@ -184,7 +184,7 @@ def test_in_a_dialog_the_answer_is_a_toast(admin: Client) -> None:
 
 def test_a_secret_in_an_error_is_read_by_nobody(admin: Client) -> None:
     braking.trip("refused: password=hunter2-is-secret")
-    for role in Role:
+    for role in UserRole:
         assert "hunter2" not in board(browser(person(role)))
 
 

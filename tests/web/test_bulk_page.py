@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from dashboard.access import Role
-from dashboard.reauthentication import SESSION_NAME
-from recovery.domain.chain import canonical
+from dashboard.accounts.reauthentication import SESSION_NAME
+from dashboard.accounts.roles import UserRole
+from recovery.domain.audit.hash_chain import canonical
 from recovery.models import AuditEntry, BulkItem, BulkRun
 from tests.people import browser, person
 from tests.watching import now_ms
@@ -35,7 +35,7 @@ def run(**facts: object) -> BulkRun:
     return BulkRun.objects.create(**(told | facts))
 
 
-def text(number: int, role: Role = Role.ADMIN, more: str = "", status: int = 200) -> str:
+def text(number: int, role: UserRole = UserRole.ADMIN, more: str = "", status: int = 200) -> str:
     answer = browser(person(role)).get(f"/bulk/{number}{more}")
     assert answer.status_code == status
     return answer.content.decode()
@@ -70,7 +70,7 @@ def test_a_run_of_less_than_a_second_has_a_rate_once_it_has_ended(desk: Desk) ->
 
 def test_its_numbers_alone_ask_for_themselves_until_it_is_over(desk: Desk) -> None:
     found = run()
-    numbers = text(found.pk, Role.OPERATOR, more="/numbers")
+    numbers = text(found.pk, UserRole.OPERATOR, more="/numbers")
     assert "<b>380</b><span>done" in numbers
     assert f'hx-get="/bulk/{found.pk}/numbers" hx-trigger="every 1s"' in numbers
     over = text(run(status="ended", ended_at=now_ms()).pk, more="/numbers")
@@ -117,7 +117,7 @@ def test_results_come_in_pages(desk: Desk) -> None:
 
 def test_an_admin_stops_it_and_lets_it_go_on(desk: Desk) -> None:
     found = run()
-    admin = browser(person(Role.ADMIN))
+    admin = browser(person(UserRole.ADMIN))
     assert admin.post(f"/bulk/{found.pk}/stop").headers["Location"] == f"/bulk/{found.pk}"
     found.refresh_from_db()
     assert found.wants_stop
@@ -132,7 +132,7 @@ def test_an_admin_stops_it_and_lets_it_go_on(desk: Desk) -> None:
 
 @pytest.mark.parametrize(("act", "waits"), [("remove", True), ("drain", True), ("fail", True), ("retry", False)])
 def test_a_run_that_deletes_goes_on_after_the_password(desk: Desk, act: str, *, waits: bool) -> None:
-    found, stolen = run(status="stopped", act=act), browser(person(Role.ADMIN))
+    found, stolen = run(status="stopped", act=act), browser(person(UserRole.ADMIN))
     session = stolen.session
     session[SESSION_NAME] = 0
     session.save()
@@ -145,19 +145,19 @@ def test_a_run_that_deletes_goes_on_after_the_password(desk: Desk, act: str, *, 
 @pytest.mark.parametrize("what", ["stop", "go-on"])
 def test_nobody_else_does(desk: Desk, what: str) -> None:
     found = run()
-    assert "Stop" not in text(found.pk, Role.VIEWER)
-    assert browser(person(Role.VIEWER)).post(f"/bulk/{found.pk}/{what}").status_code == 403
+    assert "Stop" not in text(found.pk, UserRole.VIEWER)
+    assert browser(person(UserRole.VIEWER)).post(f"/bulk/{found.pk}/{what}").status_code == 403
     found.refresh_from_db()
     assert not found.wants_stop
 
 
 def test_a_run_that_is_not_there_is_told(desk: Desk) -> None:
     assert "Not found" in text(99, status=404)
-    assert browser(person(Role.ADMIN)).post("/bulk/99/stop").status_code == 404
+    assert browser(person(UserRole.ADMIN)).post("/bulk/99/stop").status_code == 404
 
 
 def test_harmful_names_are_only_text(desk: Desk) -> None:
-    from recovery.domain.refs import slug
+    from recovery.domain.identifiers import slug
 
     found = run(base=slug(f"bull:{NASTY}"), reason=NASTY, trouble=NASTY, total=1)
     BulkItem.objects.create(run=found, place=0, job=slug(NASTY), seen="{}", outcome="refused", why=NASTY)

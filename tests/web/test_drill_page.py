@@ -9,16 +9,16 @@ from collections.abc import Iterator
 import pytest
 from django.test import Client
 
-from dashboard.access import Role
-from dashboard.views import drill
-from recovery.actions import drills as orders
-from recovery.connections import registry
-from recovery.domain.chain import canonical
-from recovery.domain.drills.plan import Library, Means, Plan
-from recovery.domain.drills.rounds import End, Round, Stage, measured
+from dashboard.accounts.roles import UserRole
+from dashboard.tuning.drills import views as drills_views
+from recovery.domain.audit.hash_chain import canonical
+from recovery.domain.drills.plan import DrillLibrary, DrillPlan, StopSignal
+from recovery.domain.drills.results import DrillRound, DrillStage, RoundOutcome, measure_stages
+from recovery.drills import drill_orders as orders
+from recovery.drills import queries as drills_queries
+from recovery.drills.queries import DrillOffer
 from recovery.models import AuditEntry, DrillRun
-from recovery.reads import drills
-from recovery.reads.drills import Offer
+from recovery.stores import registry
 from tests.people import browser, person, text
 from tests.watching import now_ms
 from tests.web.conftest import Desk
@@ -41,40 +41,40 @@ FIELDS = {
     "reason": "before the night shift",
 }
 MOMENTS = {
-    Stage.ENDED: 0.01,
-    Stage.GONE: None,
-    Stage.UNLOCKED: 25.0,
-    Stage.MARKED: 12.0,
-    Stage.BACK: 61.0,
-    Stage.AGAIN: 61.004,
+    DrillStage.ENDED: 0.01,
+    DrillStage.GONE: None,
+    DrillStage.UNLOCKED: 25.0,
+    DrillStage.MARKED: 12.0,
+    DrillStage.BACK: 61.0,
+    DrillStage.AGAIN: 61.004,
 }
 
 
 @pytest.fixture
 def admin(desk: Desk) -> Iterator[Client]:
     desk.look()
-    offer(*(Offer(library, "5.1.0", "") for library in Library))
-    yield browser(person(Role.ADMIN))
-    drill._shown.forget()
+    offer(*(DrillOffer(library, "5.1.0", "") for library in DrillLibrary))
+    yield browser(person(UserRole.ADMIN))
+    drills_views._shown.forget()
 
 
-def offer(*offers: Offer) -> None:
-    drills.write(registry.registry().state(), offers)
-    drill._shown.forget()
+def offer(*offers: DrillOffer) -> None:
+    drills_queries.write(registry.registry().state(), offers)
+    drills_views._shown.forget()
 
 
 def run(status: str = "ended", **facts: object) -> DrillRun:
-    rounds = [Round(1, End.AGAIN, 9000, measured(MOMENTS, 0.0, Stage.AGAIN), 61_004, True)]
+    rounds = [DrillRound(1, RoundOutcome.AGAIN, 9000, measure_stages(MOMENTS, 0.0, DrillStage.AGAIN), 61_004, True)]
     told = {
         "status": status,
-        "plan": canonical(Plan().as_json()),
+        "plan": canonical(DrillPlan().as_json()),
         "actor": canonical({"kind": "person", "name": "anna"}),
         "reason": "a quiet evening",
         "wanted_at": now_ms(),
         "rounds": json.dumps([one.as_json() for one in rounds]),
         "version": "5.81.5",
     }
-    drill._shown.forget()
+    drills_views._shown.forget()
     return DrillRun.objects.create(**(told | facts))
 
 
@@ -104,8 +104,15 @@ def test_a_stage_that_was_not_seen_is_not_zero(admin: Client) -> None:
 
 
 def test_one_that_recovered_nothing_says_so(admin: Client) -> None:
-    left = Round(1, End.LEFT, 9000, measured({}, 0.0, Stage.AGAIN), None, says="No worker had taken it over after 9 s.")
-    one = run(rounds=json.dumps([left.as_json()]), plan=canonical(Plan(workers=1).as_json()))
+    left = DrillRound(
+        1,
+        RoundOutcome.LEFT,
+        9000,
+        measure_stages({}, 0.0, DrillStage.AGAIN),
+        None,
+        says="No worker had taken it over after 9 s.",
+    )
+    one = run(rounds=json.dumps([left.as_json()]), plan=canonical(DrillPlan(workers=1).as_json()))
     said = plain(text(admin, f"/tuning/drill/{one.pk}"))
     for words in (
         "1: not recovered",
@@ -119,7 +126,7 @@ def test_one_that_recovered_nothing_says_so(admin: Client) -> None:
 
 def test_the_one_under_way_is_live_with_its_stages(admin: Client) -> None:
     steps = json.dumps([[2, "picked up", 0], [2, "signal", 12_000], [2, "lock ended", 24_100]])
-    one = run("running", under_way=steps, plan=canonical(Plan(rounds=5).as_json()))
+    one = run("running", under_way=steps, plan=canonical(DrillPlan(rounds=5).as_json()))
     for page in (text(admin, "/tuning/drill"), text(admin, f"/tuning/drill/{one.pk}/now")):
         said = plain(page)
         assert "round 2 of 5" in said
@@ -128,12 +135,15 @@ def test_the_one_under_way_is_live_with_its_stages(admin: Client) -> None:
 
 
 def test_what_is_missing_is_said_with_how_to_have_it(admin: Client) -> None:
-    offer(Offer(Library.BULLMQ, "", "No package bullmq was found."), Offer(Library.PYTHON, "3.4.4", ""))
+    offer(
+        DrillOffer(DrillLibrary.BULLMQ, "", "No package bullmq was found."),
+        DrillOffer(DrillLibrary.PYTHON, "3.4.4", ""),
+    )
     said = plain(text(admin, "/tuning/drill"))
     assert "No package bullmq was found." in said
     assert "3.4.4" in said
     registry.registry().state().flushall()
-    drill._shown.forget()
+    drills_views._shown.forget()
     assert "The installed libraries are unknown" in text(admin, "/tuning/drill")
 
 
@@ -141,7 +151,10 @@ def test_what_is_missing_is_said_with_how_to_have_it(admin: Client) -> None:
 
 
 def test_only_a_library_that_is_installed_can_be_ordered(admin: Client) -> None:
-    offer(Offer(Library.BULLMQ, "", "No package bullmq was found."), Offer(Library.PYTHON, "3.4.4", ""))
+    offer(
+        DrillOffer(DrillLibrary.BULLMQ, "", "No package bullmq was found."),
+        DrillOffer(DrillLibrary.PYTHON, "3.4.4", ""),
+    )
     form = text(admin, "/tuning/drill/order")
     assert re.findall(r'<option value="(\w+)"', form.split('name="library"')[1].split("</select>")[0]) == ["python"]
     assert "Select a valid choice" in text_of_post(admin, FIELDS | {"library": "bullmq"})
@@ -149,7 +162,7 @@ def test_only_a_library_that_is_installed_can_be_ordered(admin: Client) -> None:
 
 
 def test_where_no_library_is_installed_none_is_offered(admin: Client) -> None:
-    offer(*(Offer(library, "", "Nothing was found.") for library in Library))
+    offer(*(DrillOffer(library, "", "Nothing was found.") for library in DrillLibrary))
     assert "Start a drill" not in text(admin, "/tuning/drill")
     assert "Start the drill" not in text(admin, "/tuning/drill/order")
     assert "Select a valid choice" in text_of_post(admin, FIELDS)
@@ -160,8 +173,8 @@ def test_an_admin_orders_what_is_written(admin: Client) -> None:
     answer = admin.post("/tuning/drill/order", FIELDS)
     one = DrillRun.objects.get()
     assert answer.headers["Location"] == f"/tuning/drill/{one.pk}"
-    plan = Plan(Library.BULL, 60_000, 10_000, 30_000, 0, 10, 2, 3, Means.TERM)
-    assert drills.run(one.pk).plan == plan
+    plan = DrillPlan(DrillLibrary.BULL, 60_000, 10_000, 30_000, 0, 10, 2, 3, StopSignal.TERM)
+    assert drills_queries.run(one.pk).plan == plan
     note = AuditEntry.objects.get(act=orders.NOTE)
     assert (note.reason, note.actor, json.loads(note.body)["plan"]) == (
         FIELDS["reason"],
@@ -215,8 +228,8 @@ def test_stopping_is_asked_once(admin: Client) -> None:
     assert text(admin, "/tuning/drill/999", 404)
 
 
-@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
-def test_others_look_and_order_nothing(admin: Client, role: Role) -> None:
+@pytest.mark.parametrize("role", [UserRole.VIEWER, UserRole.OPERATOR])
+def test_others_look_and_order_nothing(admin: Client, role: UserRole) -> None:
     one, other = run("running"), browser(person(role))
     assert "Start a drill" not in text(other, "/tuning/drill")
     assert ">Stop<" not in text(other, f"/tuning/drill/{one.pk}")
@@ -226,12 +239,12 @@ def test_others_look_and_order_nothing(admin: Client, role: Role) -> None:
 
 
 def test_hostile_words_stay_words(admin: Client) -> None:
-    odd = Round(1, End.FAILED, 1, measured(MOMENTS, 0.0, Stage.FAILED), None, says=NASTY)
+    odd = DrillRound(1, RoundOutcome.FAILED, 1, measure_stages(MOMENTS, 0.0, DrillStage.FAILED), None, says=NASTY)
     steps = json.dumps([[1, NASTY, 5]])
     nasty = {"reason": NASTY, "version": NASTY[:40], "trouble": NASTY, "under_way": steps}
     rounds = json.dumps([odd.as_json()])
     one = run("failed", **nasty, rounds=rounds, actor=canonical({"kind": "person", "name": NASTY}))
     two = run("running", **nasty, rounds=rounds)
-    offer(Offer(Library.BULL, "", NASTY))
+    offer(DrillOffer(DrillLibrary.BULL, "", NASTY))
     for address in ("/tuning/drill", f"/tuning/drill/{one.pk}", f"/tuning/drill/{two.pk}", "/tuning/drill/order"):
         assert "<img" not in text(admin, address)

@@ -9,7 +9,7 @@ from django.test import Client, override_settings
 from django.urls import path
 
 from dashboard import urls
-from dashboard.access import Role
+from dashboard.accounts.roles import UserRole
 from recovery.errors import AccessDenied, DeploymentMissing, JobMissing, QueueMissing, Unreachable, Unsupported
 from tests.people import browser, person
 
@@ -40,7 +40,7 @@ handler400, handler403, handler404, handler500 = urls.handler400, urls.handler40
 @pytest.fixture
 def client() -> Iterator[Client]:
     with override_settings(ROOT_URLCONF=__name__):
-        yield browser(person(Role.VIEWER))
+        yield browser(person(UserRole.VIEWER))
 
 
 def test_a_job_that_is_gone_leads_to_its_queue(client: Client) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.tokens import MARK
-from recovery.reads import gates
+from dashboard.accounts.tokens import MARK
+from recovery.gate import queries as gate_queries
 from tests.gating import steady
 from tests.stores import Store
 from tests.waiting import until
@@ -22,9 +22,9 @@ POLL = 2_000  # of the servers here: fresh for six seconds, settling for four
 SETTLING = 4.0
 SECONDS = 30.0
 LIMITS = {
-    "dashboard.live.mirror.POLL_SECONDS": 0.2,
-    "dashboard.bearers.KEPT_SECONDS": 1.0,
-    "dashboard.bearers.FRESH_SECONDS": 0.5,
+    "dashboard.live.state_cache.POLL_SECONDS": 0.2,
+    "dashboard.accounts.token_cache.KEPT_SECONDS": 1.0,
+    "dashboard.accounts.token_cache.FRESH_SECONDS": 0.5,
 }
 
 
@@ -113,8 +113,8 @@ def _first_of_ten(web: WebProcess, headers: dict[str, str]) -> bool:
     return 200 in told
 
 
-def _noted(store: Store, server: str, caller: str) -> list[gates.Decision]:
-    return [one for one in gates.decisions(store.client, server, 0) if one.caller == caller]
+def _noted(store: Store, server: str, caller: str) -> list[gate_queries.GateDecision]:
+    return [one for one in gate_queries.decisions(store.client, server, 0) if one.caller == caller]
 
 
 def test_a_server_that_falls_silent_is_refused_and_one_that_nobody_knows_too(

@@ -7,14 +7,14 @@ from contextlib import ExitStack
 
 import pytest
 
-from dashboard.gate import answers
-from dashboard.gate.keeper import ALONE_MS
-from dashboard.gate.notes import CALLERS, OTHERS, PENDING
-from recovery.config.gate import Gating, Named, WithoutSample
-from recovery.connections import state
-from recovery.domain.gate import CALM, FRESH_POLLS, Gate, GateState, Sample, Terms
-from recovery.domain.servers import Origin
-from recovery.reads import gates
+from dashboard.gate import responses
+from dashboard.gate.admissions import ALONE_MS
+from dashboard.gate.decision_log import CALLERS, OTHERS, PENDING
+from recovery.config.gate import GateConfig, ServerGateConfig, WithoutSample
+from recovery.domain.gate.state_machine import CALM, FRESH_POLLS, Gate, GateSample, GateState, GateThresholds
+from recovery.domain.servers.samples import SampleOrigin
+from recovery.gate import queries as gate_queries
+from recovery.stores.state import state_keys
 from tests.gating import POLL, tell
 from tests.stores import Store
 from tests.web.asking import START, Desk
@@ -33,13 +33,13 @@ def others(state_store: Store) -> Iterator[None]:
     with ExitStack() as stack:
         for _ in range(2):
             listener = stack.enter_context(state_store.client.pubsub())
-            listener.subscribe(state.SNAPSHOT_CHANNEL)
+            listener.subscribe(state_keys.SNAPSHOT_CHANNEL)
             assert listener.get_message(timeout=10)
         yield
 
 
 def measured(cpu: float, at: int) -> Gate:
-    return Gate("web-1", GateState.OPEN, at, sample=Sample(at, at, POLL, cpu, cpu, Origin.LOCAL), lows=CALM)
+    return Gate("web-1", GateState.OPEN, at, sample=GateSample(at, at, POLL, cpu, cpu, SampleOrigin.LOCAL), lows=CALM)
 
 
 def test_an_open_gate_says_so_with_all_that_it_went_by(desk: Desk) -> None:
@@ -93,7 +93,7 @@ def test_it_goes_on_settling_until_a_sample_began_after_the_admission(desk: Desk
 def test_a_process_that_has_just_started_settles_first(desk: Desk) -> None:
     tell(desk.client, "eu-1", 20.0, START)
     desk.client.hset(
-        state.GATES, "eu-1", Gate("eu-1", GateState.OPEN, 1, sample=Sample(START - 1, 1, POLL, 20.0)).encode()
+        state_keys.GATES, "eu-1", Gate("eu-1", GateState.OPEN, 1, sample=GateSample(START - 1, 1, POLL, 20.0)).encode()
     )
     desk.look()
     desk.look()
@@ -102,10 +102,10 @@ def test_a_process_that_has_just_started_settles_first(desk: Desk) -> None:
 
 def test_whom_another_process_let_in_counts_here_too(desk: Desk) -> None:
     desk.settle()
-    desk.client.set(state.gate_settling("eu-1"), "x", px=2 * POLL)
+    desk.client.set(state_keys.gate_settling("eu-1"), "x", px=2 * POLL)
     desk.look()
     assert desk.ask().reason == "settling"
-    desk.client.delete(state.gate_settling("eu-1"))
+    desk.client.delete(state_keys.gate_settling("eu-1"))
     desk.see(20.0, 20.0)
     assert desk.ask().status == 200
 
@@ -120,7 +120,7 @@ def test_without_a_fresh_sample_it_refuses_and_never_passes_silently(desk: Desk)
     desk.now += FRESH_POLLS * POLL + 1
     told = desk.ask()
     assert (told.status, told.reason, told.headers["retry-after"]) == (503, "no_fresh_sample", "5")
-    desk.client.delete(state.server_metrics("eu-1"))
+    desk.client.delete(state_keys.server_metrics("eu-1"))
     desk.look()
     told = desk.ask()
     assert (told.status, told.reason, told.body["cpu_effective"]) == (503, "no_fresh_sample", None)
@@ -129,7 +129,7 @@ def test_without_a_fresh_sample_it_refuses_and_never_passes_silently(desk: Desk)
 def test_it_passes_without_a_sample_where_that_is_configured_and_still_lets_in_one_at_a_time(
     state_store: Store,
 ) -> None:
-    desk = Desk(state_store.url, Gating(without_sample=WithoutSample.PASS))
+    desk = Desk(state_store.url, GateConfig(without_sample=WithoutSample.PASS))
     desk.settle()
     desk.now += FRESH_POLLS * POLL + 1
     told = desk.ask_at_once(3)
@@ -138,14 +138,14 @@ def test_it_passes_without_a_sample_where_that_is_configured_and_still_lets_in_o
 
 
 def test_an_old_sample_of_this_machine_is_made_good_by_measuring_where_that_is_configured(state_store: Store) -> None:
-    desk = Desk(state_store.url, Gating(without_sample=WithoutSample.MEASURE))
+    desk = Desk(state_store.url, GateConfig(without_sample=WithoutSample.MEASURE))
     for server in ("web-1", "eu-1"):
         desk.settle(server)
     desk.now += FRESH_POLLS * POLL + 1
     desk.local = measured(12.0, desk.now)
     told = desk.ask("server=web-1")
     assert (told.status, told.body["source"], told.body["cpu_raw"]) == (200, "local", 12.0)
-    assert told.reason == f"open: {answers.MEASURED}"
+    assert told.reason == f"open: {responses.MEASURED}"
     assert desk.ask("server=eu-1").reason == "no_fresh_sample"  # another machine's CPU is none
 
 
@@ -166,10 +166,10 @@ def test_without_a_server_it_is_this_one_else_the_only_one_else_this_one_as_it_m
 
 
 def test_the_only_server_stays_the_answer_when_it_falls_silent(desk: Desk) -> None:
-    desk.client.zadd(state.SERVERS, {"old": 1})
+    desk.client.zadd(state_keys.SERVERS, {"old": 1})
     desk.settle("eu-1")
     assert desk.ask("").body["server"] == "eu-1"
-    desk.client.delete(state.server_metrics("eu-1"))
+    desk.client.delete(state_keys.server_metrics("eu-1"))
     desk.look()
     told = desk.ask("")
     assert (told.status, told.body["server"], told.reason) == (503, "eu-1", "no_fresh_sample")
@@ -180,7 +180,7 @@ def test_nothing_measured_yet_is_no_fresh_sample(desk: Desk) -> None:
 
 
 def test_an_unknown_server_is_told_with_those_that_are_known(state_store: Store) -> None:
-    desk = Desk(state_store.url, Gating(servers={"eu-9": Named("", Terms())}))
+    desk = Desk(state_store.url, GateConfig(servers={"eu-9": ServerGateConfig("", GateThresholds())}))
     desk.see(20.0)
     told = desk.ask("server=eu-7")
     assert (told.status, told.body["error"], told.body["servers"]) == (404, "unknown_server", ["eu-1", "eu-9"])
@@ -196,7 +196,7 @@ def test_beside_another_process_the_store_decides_who_lets_one_in(desk: Desk, ot
     desk.look()
     assert [desk.ask().status, second.ask().status] == [200, 503]
     assert second.ask().reason == "settling"
-    assert desk.client.pttl(state.gate_settling("eu-1")) > 0
+    assert desk.client.pttl(state_keys.gate_settling("eu-1")) > 0
 
 
 def test_beside_another_process_nobody_is_let_in_while_the_store_is_away(serve: object) -> None:
@@ -204,7 +204,7 @@ def test_beside_another_process_nobody_is_let_in_while_the_store_is_away(serve: 
     desk = Desk(store.url)
     with store.client.pubsub() as one, store.client.pubsub() as two:
         for listener in (one, two):
-            listener.subscribe(state.SNAPSHOT_CHANNEL)
+            listener.subscribe(state_keys.SNAPSHOT_CHANNEL)
             assert listener.get_message(timeout=10)
         desk.settle()
     store.stop()
@@ -223,7 +223,7 @@ def test_one_process_alone_needs_no_store_to_answer(serve: object) -> None:
 
 def test_a_look_that_is_old_says_nothing_of_other_processes_so_the_store_decides(desk: Desk) -> None:
     desk.settle()
-    desk.client.set(state.gate_settling("eu-1"), "x", px=2 * POLL)  # one that began since has let somebody in
+    desk.client.set(state_keys.gate_settling("eu-1"), "x", px=2 * POLL)  # one that began since has let somebody in
     desk.now += ALONE_MS + 1
     assert desk.ask().status == 503
 
@@ -233,15 +233,15 @@ def test_refusals_of_one_caller_are_one_note_and_admissions_one_each(desk: Desk)
     desk.ask_at_once(3, "server=eu-1&caller=import%00s")
     desk.ask("server=eu-1&caller=mail")
     desk.flush()
-    found = gates.decisions(desk.client, "eu-1", 0)
+    found = gate_queries.decisions(desk.client, "eu-1", 0)
     assert {(one.caller, one.ready, one.reason, one.times) for one in found} == {
         ("import␀s", True, "open", 1),
         ("import␀s", False, "settling", 2),
         ("mail", False, "settling", 1),
     }
     assert all((one.cpu, one.at, one.server, one.token) == (20.0, desk.now, "eu-1", "") for one in found)
-    assert 0 < desk.client.ttl(state.gate_decisions("eu-1")) <= gates.KEPT_S
-    assert desk.client.pttl(state.gate_settling("eu-1")) > 0
+    assert 0 < desk.client.ttl(state_keys.gate_decisions("eu-1")) <= gate_queries.KEPT_S
+    assert desk.client.pttl(state_keys.gate_settling("eu-1")) > 0
 
 
 def test_notes_are_bounded_and_wait_for_the_store(serve: object) -> None:
@@ -257,7 +257,7 @@ def test_notes_are_bounded_and_wait_for_the_store(serve: object) -> None:
     assert len(desk.notes._pending) <= PENDING
     store.start()
     desk.flush()
-    found = gates.decisions(store.client, "eu-1", 0)
+    found = gate_queries.decisions(store.client, "eu-1", 0)
     assert sum(one.times for one in found) == CALLERS + 50
     assert not desk.notes._pending
 
@@ -267,7 +267,7 @@ def test_callers_beyond_those_told_apart_are_counted_together(desk: Desk) -> Non
     for number in range(CALLERS + 50):
         desk.ask(f"server=eu-1&caller=c{number}")
     desk.flush()
-    found = {one.caller: one.times for one in gates.decisions(desk.client, "eu-1", 0)}
+    found = {one.caller: one.times for one in gate_queries.decisions(desk.client, "eu-1", 0)}
     assert (len(found), found[OTHERS]) == (CALLERS + 2, 49)
 
 

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.staticfiles import finders
 from django.test import Client, override_settings
 
-from dashboard.access import Role
+from dashboard.accounts.roles import UserRole
 from tests.people import browser, person
 
 pytestmark = pytest.mark.django_db
@@ -19,7 +19,7 @@ def policy(answer: object) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("path", ["/login", "/welcome/nope", "/users", "/nowhere", "/banner"])
 def test_every_answer_says_what_a_browser_may_do(path: str) -> None:
-    answer = browser(person(Role.VIEWER)).get(path)
+    answer = browser(person(UserRole.VIEWER)).get(path)
     found = policy(answer)
     assert found["default-src"] == ["'none'"]
     assert found["frame-ancestors"] == ["'none'"]
@@ -37,19 +37,19 @@ def test_nothing_unsafe_and_nobody_else_is_allowed() -> None:
 
 
 def test_no_cache_keeps_a_page_or_mixes_it_up_with_its_fragment() -> None:
-    answer = browser(person(Role.VIEWER)).get("/password")
+    answer = browser(person(UserRole.VIEWER)).get("/password")
     assert answer.headers["Cache-Control"] == "no-store"
     assert "HX-Request" in answer.headers["Vary"]
     assert "Cookie" in answer.headers["Vary"]
 
 
 def test_pages_are_compressed() -> None:
-    answer = browser(person(Role.ADMIN)).get("/users", headers={"accept-encoding": "gzip"})
+    answer = browser(person(UserRole.ADMIN)).get("/users", headers={"accept-encoding": "gzip"})
     assert answer.headers["Content-Encoding"] == "gzip"
 
 
 def test_cookies_are_kept_from_scripts_and_other_sites() -> None:
-    answer = browser(person(Role.VIEWER)).get("/password")
+    answer = browser(person(UserRole.VIEWER)).get("/password")
     csrf = answer.cookies["unstall-csrf"]
     assert csrf["httponly"]
     assert csrf["samesite"] == "Lax"

@@ -11,9 +11,9 @@ import pytest
 import redis
 from django.test import Client
 
-from dashboard.access import Role
-from recovery.domain.counts import Snapshot
-from recovery.domain.refs import slug, text
+from dashboard.accounts.roles import UserRole
+from recovery.domain.identifiers import decode_name, slug
+from recovery.domain.queues.types import Snapshot
 from tests.patience import patience, promptly
 from tests.people import browser, person
 from tests.watching import bullmq, now_ms
@@ -251,7 +251,7 @@ class Reader:
         assert sent <= STORE_BYTES, (address, sent)
 
 
-@pytest.fixture(params=[Role.VIEWER, Role.OPERATOR], ids=str)
+@pytest.fixture(params=[UserRole.VIEWER, UserRole.OPERATOR], ids=str)
 def reader(request: pytest.FixtureRequest, desk: Desk) -> Reader:
     """A viewer's pages go through the redaction, an operator's show all there is."""
     return Reader(desk, browser(person(request.param)))
@@ -259,10 +259,10 @@ def reader(request: pytest.FixtureRequest, desk: Desk) -> Reader:
 
 @pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: seed.__name__)
 def test_every_page_answers_soon_and_small_and_with_text_only(desk: Desk, reader: Reader, seed: Seed) -> None:
-    bullmq(desk.client, text(BASE))
+    bullmq(desk.client, decode_name(BASE))
     ids = seed(desk.client, BASE)
-    desk.look(text(BASE))
-    for address in _addresses(text(BASE), ids):
+    desk.look(decode_name(BASE))
+    for address in _addresses(decode_name(BASE), ids):
         reader.open(address)
 
 
@@ -285,8 +285,8 @@ def test_queues_of_any_name_have_pages_of_their_own(desk: Desk, reader: Reader) 
     bases = [b"bull:" + name for name in NAMES] + [b"[p]*:x", b"\xff:y", b"{h}:z"]
     for base in bases:
         desk.client.hset(key(base, b"meta"), mapping={"version": "bullmq:5.81.5"})
-        job(desk.client, base, b"1", b"wait", name=slug(text(base)))
-    snapshot = desk.look(*map(text, bases))
+        job(desk.client, base, b"1", b"wait", name=slug(decode_name(base)))
+    snapshot = desk.look(*map(decode_name, bases))
     overview = reader.open("/queues")
     assert len(set(_links(overview))) == len(bases)
     for address in _links(overview):
@@ -303,12 +303,12 @@ def _filters_are_words(reader: Reader, snapshot: Snapshot) -> None:
 
 
 @pytest.mark.parametrize("seed", [huge_texts, full_texts, wide_json], ids=lambda seed: seed.__name__)
-@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR], ids=str)
-def test_all_of_a_payload_has_a_limit_too(desk: Desk, role: Role, seed: Seed) -> None:
+@pytest.mark.parametrize("role", [UserRole.VIEWER, UserRole.OPERATOR], ids=str)
+def test_all_of_a_payload_has_a_limit_too(desk: Desk, role: UserRole, seed: Seed) -> None:
     client = browser(person(role))
-    bullmq(desk.client, text(BASE))
-    own = [f"/queues/main/{text(BASE)}/jobs/{slug(text(id))}" for id in seed(desk.client, BASE)]
-    desk.look(text(BASE))
+    bullmq(desk.client, decode_name(BASE))
+    own = [f"/queues/main/{decode_name(BASE)}/jobs/{slug(decode_name(id))}" for id in seed(desk.client, BASE)]
+    desk.look(decode_name(BASE))
     for address in [f"{page}?tab={tab}&whole" for page in own for tab in ("data", "raw", "error")]:
         desk.forget()
         with promptly(WHOLE_SECONDS, address):
@@ -320,13 +320,13 @@ def test_all_of_a_payload_has_a_limit_too(desk: Desk, role: Role, seed: Seed) ->
 
 @pytest.mark.parametrize("seed", [odd_ids, odd_bytes, huge_texts, long_lists], ids=lambda seed: seed.__name__)
 def test_a_search_in_them_is_bounded_and_finds_what_there_is(desk: Desk, seed: Seed) -> None:
-    reader = Reader(desk, browser(person(Role.OPERATOR)))
-    bullmq(desk.client, text(BASE))
+    reader = Reader(desk, browser(person(UserRole.OPERATOR)))
+    bullmq(desk.client, decode_name(BASE))
     seed(desk.client, BASE)
     job(desk.client, BASE, b"needle", b"failed", name="a needle in it", data='{"needle":"<b>"}')
-    desk.look(text(BASE))
-    page = f"/queues/main/{slug(text(BASE))}/jobs/needle"
-    where = f"queue=main/{slug(text(BASE))}&state=failed"
+    desk.look(decode_name(BASE))
+    page = f"/queues/main/{slug(decode_name(BASE))}/jobs/needle"
+    where = f"queue=main/{slug(decode_name(BASE))}&state=failed"
     assert page in reader.open("/search?q=needle")
     for way in ("name", "data"):
         found = reader.open(f"/search?q=needle&by={way}&{where}")
@@ -349,7 +349,7 @@ def _addresses(base: str, ids: list[bytes]) -> Iterator[str]:
     for words in ("1&by=id", "mail&by=name"):
         yield f"/search?q={words}&queue=main/{slug(base)}"
     for id in ids:
-        own = f"{page}jobs/{slug(text(id))}"
+        own = f"{page}jobs/{slug(decode_name(id))}"
         yield own
         yield f"{own}/life"
         for tab in JOB_TABS:

@@ -17,9 +17,9 @@ from typing import Any
 import httpx
 import pytest
 
-from dashboard.api.door import BODY_LIMIT
-from recovery.connections import state
+from dashboard.api.view_decorator import BODY_LIMIT
 from recovery.domain.idempotency import KEEP, KEY_LIMIT, OWNER_LIMIT, RESULT_LIMIT, TTL
+from recovery.stores.state import state_keys
 from tests.idempotency import LONG, Desk
 from tests.processes import end, spawn
 from tests.stores import Store
@@ -30,9 +30,9 @@ from tests.web_process import WebProcess
 SECONDS = 30.0
 CLIENTS = 1_000
 LIMITS = {
-    "dashboard.idempotency.house.FRESH_SECONDS": 0.2,
-    "dashboard.idempotency.house.KEPT_SECONDS": 1.0,
-    "dashboard.idempotency.app.WAIT_SECONDS": 60.0,  # more than a busy machine needs
+    "dashboard.idempotency.lifespan.FRESH_SECONDS": 0.2,
+    "dashboard.idempotency.lifespan.KEPT_SECONDS": 1.0,
+    "dashboard.idempotency.asgi.WAIT_SECONDS": 60.0,  # more than a busy machine needs
 }
 ROOT = "/api/v1/idempotency"
 STEPS = ("claim", "renew", "complete", "release")
@@ -204,7 +204,7 @@ def test_a_token_in_the_address_is_burnt(api: httpx.Client) -> None:
 
 
 def test_a_token_that_calls_without_pause_is_held_back(store: Store) -> None:
-    with WebProcess(environ(store), LIMITS | {"dashboard.idempotency.app.MOST": 5}) as slow:
+    with WebProcess(environ(store), LIMITS | {"dashboard.idempotency.asgi.MOST": 5}) as slow:
         headers = bearer(slow, "hasty", "idempotency")
         url = f"http://127.0.0.1:{slow.port}{ROOT}?key=k"
         with httpx.Client(headers=headers, timeout=SECONDS) as client:
@@ -316,7 +316,7 @@ def test_under_two_names_for_one_database_it_refuses_and_writes_nothing() -> Non
                 assert "the queues of main" in answer.json()["error"]["message"]
             page = web.get("/idempotency", "admin", seconds=SECONDS).body.decode()
             assert "is the same database as the queues of main" in page
-        assert own.client.exists(state.IDEMPOTENCY_RECORDS, state.IDEMPOTENCY_COUNTS) == 0
+        assert own.client.exists(state_keys.IDEMPOTENCY_RECORDS, state_keys.IDEMPOTENCY_COUNTS) == 0
 
 
 def _other_name(store: Store) -> str:

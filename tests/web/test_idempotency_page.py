@@ -11,17 +11,18 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dashboard.access import Role
-from dashboard.views import idempotency as view
-from recovery.actions import idempotency as acts
-from recovery.connections import registry, state
-from recovery.domain.acting import Actor
-from recovery.domain.idempotency import IdempotencyState, Step
-from recovery.domain.refs import slug
+from dashboard.accounts.roles import UserRole
+from dashboard.idempotency import views as view
+from recovery.domain.actions.types import Actor
+from recovery.domain.idempotency import ClaimStep, IdempotencyState
+from recovery.domain.identifiers import slug
 from recovery.errors import BadOrder, Forbidden, NotRecorded
+from recovery.idempotency import ledger_commands as acts
+from recovery.idempotency import queries as reads
+from recovery.idempotency.queries import IdempotencyCursor, IdempotencyFilter
 from recovery.models import AuditEntry
-from recovery.reads import idempotency as reads
-from recovery.reads.idempotency import Place, Wanted
+from recovery.stores import registry
+from recovery.stores.state import state_keys
 from tests.idempotency import Desk as Ledger
 from tests.people import browser, person
 from tests.stores import Store
@@ -43,7 +44,7 @@ def ledger(desk: Desk) -> Ledger:
 
 @pytest.fixture
 def admin() -> Client:
-    return browser(person(Role.ADMIN))
+    return browser(person(UserRole.ADMIN))
 
 
 def page(client: Client, query: str = "", status: int = 200) -> str:
@@ -160,10 +161,10 @@ def test_without_the_audit_nothing_is_released(ledger: Ledger, monkeypatch: pyte
     def fails(*_: Any, **__: Any) -> int:
         raise NotRecorded("The audit cannot be written.")
 
-    monkeypatch.setattr(acts.audit, "note", fails)
+    monkeypatch.setattr(acts.audit_log, "note", fails)
     with pytest.raises(NotRecorded):
         acts.release(ADMIN, shown, REASON)
-    assert ledger.step(Step.RENEW, "order:1", token).word == "renewed"
+    assert ledger.step(ClaimStep.RENEW, "order:1", token).word == "renewed"
 
 
 def test_an_admin_forgets_what_was_done_so_that_it_can_be_done_again(
@@ -232,14 +233,14 @@ def test_keys_of_the_same_moment_are_not_lost_between_windows(
     monkeypatch.setattr(reads, "SIZE", 5)
     for number in range(33):
         ledger.claim(f"k{number:02}")
-        desk.state.client.zadd(state.IDEMPOTENCY_NEWEST, {f"k{number:02}": 1_000 + number // 11})
+        desk.state.client.zadd(state_keys.IDEMPOTENCY_NEWEST, {f"k{number:02}": 1_000 + number // 11})
     seen, after = list[str](), None
     while True:
-        found = reads.listing(desk.state.client, Wanted(after=after))
+        found = reads.listing(desk.state.client, IdempotencyFilter(after=after))
         seen += [row.claim.key for row in found.rows]
         if found.next is None:
             break
-        after = Place.parse(str(found.next))
+        after = IdempotencyCursor.parse(str(found.next))
     assert seen == sorted((f"k{number:02}" for number in range(33)), reverse=True)
 
 
@@ -248,7 +249,7 @@ def test_a_search_is_literal_bounded_and_finds_the_exact_key_however_old(
 ) -> None:
     monkeypatch.setattr(reads, "LOOKED", 20)
     ledger.claim("old.*")
-    desk.state.client.zadd(state.IDEMPOTENCY_NEWEST, {"old.*": 1_000})  # not in the same millisecond as the next
+    desk.state.client.zadd(state_keys.IDEMPOTENCY_NEWEST, {"old.*": 1_000})  # not in the same millisecond as the next
     for number in range(40):
         ledger.claim(f"new-{number}")
     assert ">old.*</a>" in page(admin, "?q=old.*")
@@ -300,14 +301,14 @@ def test_a_store_that_is_away_is_said_and_nothing_is_shown_as_none(ledger: Ledge
 )
 def test_a_record_that_is_none_is_said(ledger: Ledger, admin: Client, desk: Desk, record: str) -> None:
     """Another program may have written it."""
-    desk.state.client.hset(state.IDEMPOTENCY_RECORDS, "k", record)
-    desk.state.client.zadd(state.IDEMPOTENCY_NEWEST, {"k": 1e15})
+    desk.state.client.hset(state_keys.IDEMPOTENCY_RECORDS, "k", record)
+    desk.state.client.zadd(state_keys.IDEMPOTENCY_NEWEST, {"k": 1e15})
     assert "The state store does not answer" in page(admin)
     assert admin.get("/idempotency/keys/k").status_code == 503
 
 
 def test_a_counter_that_is_no_number_is_said(ledger: Ledger, admin: Client, desk: Desk) -> None:
-    desk.state.client.hset(state.IDEMPOTENCY_COUNTS, "bytes", "x")
+    desk.state.client.hset(state_keys.IDEMPOTENCY_COUNTS, "bytes", "x")
     assert "The state store does not answer" in page(admin)
 
 

@@ -10,7 +10,7 @@ import pytest
 from django.http import HttpResponse
 from django.test import Client
 
-from dashboard import job_log
+from dashboard.queues.job import job_log
 from recovery.models import Incident
 from tests.log_writer import LogWriter
 from tests.people import text

@@ -11,8 +11,8 @@ from django.test import Client
 
 from recovery import config
 from recovery.backends.base import TEXT_LIMIT
-from recovery.domain.chain import job_key
-from recovery.domain.refs import QueueRef
+from recovery.domain.audit.hash_chain import job_key
+from recovery.domain.identifiers import QueueRef
 from recovery.models import AuditEntry, AuditJob, Incident
 from tests.people import browser, text
 from tests.watching import add, bullmq, now_ms

@@ -7,12 +7,12 @@ import json
 import pytest
 
 from dashboard.live import events
-from dashboard.live.events import Ending
-from dashboard.live.image import UNLED, Image
-from recovery.domain.counts import DeploymentSample, Snapshot
+from dashboard.live.cached_state import UNLED, CachedState
+from dashboard.live.events import StreamEnding
+from recovery.domain.queues.types import DeploymentSample, Snapshot
 from recovery.errors import Unreachable
-from recovery.reads import snapshots
-from recovery.reads.leading import Sign
+from recovery.reads.queues import snapshot_store
+from recovery.reads.scanners.scheduler_status import SchedulerStatus
 
 NOW = 1_760_000_000_000
 
@@ -22,9 +22,9 @@ def _snapshot(number: int = 7, taken_at: int = NOW, *, error: str = "") -> Snaps
     return Snapshot(number=number, taken_at=taken_at, deployments=(deployment,), queues=())
 
 
-def _image(snapshot: Snapshot | None = None, *, scheduler_alive: bool = True) -> Image:
-    image = Image(collect_every=2.0)
-    image.take(None if snapshot is None else snapshots.encode(snapshot), b"1" if scheduler_alive else None)
+def _image(snapshot: Snapshot | None = None, *, scheduler_alive: bool = True) -> CachedState:
+    image = CachedState(collect_every=2.0)
+    image.take(None if snapshot is None else snapshot_store.encode(snapshot), b"1" if scheduler_alive else None)
     return image
 
 
@@ -64,10 +64,10 @@ def test_a_tick_names_the_deployments_that_are_held_without_the_time_that_is_lef
 
 def test_a_scheduler_that_only_reads_is_a_problem_of_fresh_numbers_alone() -> None:
     image = _image(_snapshot())
-    image.take(None, Sign("a", 1, None, NOW, NOW, "x").encode())
+    image.take(None, SchedulerStatus("a", 1, None, NOW, NOW, "x").encode())
     assert _detail(events.tick(image, NOW + 1000))["problems"] == [UNLED]
     assert _detail(events.tick(image, NOW + 60_000))["problems"] == []
-    image.take(None, Sign("a", 1, 4, NOW, NOW, "x").encode())
+    image.take(None, SchedulerStatus("a", 1, 4, NOW, NOW, "x").encode())
     assert _detail(events.tick(image, NOW + 1000))["problems"] == []
 
 
@@ -92,7 +92,7 @@ def test_a_stream_opens_with_a_comment_and_a_pause_before_reconnects_and_a_word_
 
 
 def test_reconnects_are_spread() -> None:
-    assert len({_detail(events.bye(Ending.RESTARTING))["retry"] for _ in range(50)}) > 20
+    assert len({_detail(events.bye(StreamEnding.RESTARTING))["retry"] for _ in range(50)}) > 20
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_a_snapshot_is_stale_after_three_missed_collects_and_says_why(age: int, 
 
 
 def test_a_longer_interval_makes_a_longer_patience() -> None:
-    image = Image(collect_every=10.0)
-    image.take(snapshots.encode(_snapshot()), b"1")
+    image = CachedState(collect_every=10.0)
+    image.take(snapshot_store.encode(_snapshot()), b"1")
     assert not image.health(NOW + 30_000).stale
     assert image.health(NOW + 30_001).stale
 
@@ -147,7 +147,7 @@ def test_a_clock_that_runs_behind_makes_no_negative_age() -> None:
 
 def test_another_version_of_the_scheduler_is_said() -> None:
     image = _image(_snapshot())
-    with pytest.raises(snapshots.OtherVersion) as failure:
+    with pytest.raises(snapshot_store.SnapshotOfOtherVersion) as failure:
         image.take(b"not ours", b"1")
     image.fail(failure.value, NOW)
     assert "different versions" in image.health(NOW + 60_000).reason

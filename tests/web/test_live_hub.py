@@ -11,11 +11,11 @@ import pytest
 
 from dashboard.live import events, session
 from dashboard.live import hub as hubs
-from dashboard.live.events import Ending
-from dashboard.live.hub import Full, Hub, Stream
+from dashboard.live.events import StreamEnding
+from dashboard.live.hub import Hub, LiveLimitReached, LiveStream
 from dashboard.live.session import Visitor
-from recovery.domain.secret_names import kind_of
-from recovery.processes import memory
+from recovery.domain.redaction.secret_names import name_kind
+from recovery.processes import malloc
 
 ANNE = Visitor(1, "session-of-anne")
 BOB = Visitor(2, "session-of-bob")
@@ -45,7 +45,7 @@ async def test_a_quiet_stream_beats() -> None:
     now = time.monotonic()
     for _ in range(2):
         stream.watch(now + hubs.BEAT_SECONDS)
-        assert await stream.next() == events.BEAT
+        assert await stream.next() == events.KEEP_ALIVE
 
 
 async def test_a_stream_that_has_just_sent_does_not_beat() -> None:
@@ -61,7 +61,7 @@ async def test_all_streams_are_watched_by_one_clock(monkeypatch: pytest.MonkeyPa
     hub = Hub()
     hub.start()
     async with asyncio.timeout(10):
-        assert set(await asyncio.gather(*(hub.open(ANNE, _nothing).next() for _ in range(20)))) == {events.BEAT}
+        assert set(await asyncio.gather(*(hub.open(ANNE, _nothing).next() for _ in range(20)))) == {events.KEEP_ALIVE}
     await hub.close()
 
 
@@ -79,7 +79,7 @@ async def test_whoever_takes_nothing_is_given_up_and_who_takes_late_is_not() -> 
     stream.watch(time.monotonic() + hubs.SEND_SECONDS)  # and afterwards
 
 
-async def _written(stream: Stream, reader: asyncio.Event) -> None:
+async def _written(stream: LiveStream, reader: asyncio.Event) -> None:
     async with stream.limit:
         await stream.send(_taken(reader))
 
@@ -102,7 +102,7 @@ async def test_one_person_has_a_limit_and_another_still_enters(monkeypatch: pyte
     hub = Hub()
     first = hub.open(ANNE, _nothing)
     hub.open(ANNE, _nothing)
-    with pytest.raises(Full, match="You have 2"):
+    with pytest.raises(LiveLimitReached, match="You have 2"):
         hub.open(ANNE, _nothing)
     hub.open(BOB, _nothing)
     hub.leave(first)
@@ -114,7 +114,7 @@ async def test_the_process_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     hub = Hub()
     hub.open(ANNE, _nothing)
     hub.open(BOB, _nothing)
-    with pytest.raises(Full, match="This process has 2"):
+    with pytest.raises(LiveLimitReached, match="This process has 2"):
         hub.open(BOB, _nothing)
 
 
@@ -126,10 +126,10 @@ async def test_closing_says_farewell_and_cuts_who_does_not_go(monkeypatch: pytes
     stays = hub.open(BOB, _leaves_when_cut(hub, cut))
     reading = asyncio.create_task(_read(hub, goes))
     await hub.close()
-    assert await reading == Ending.RESTARTING
+    assert await reading == StreamEnding.RESTARTING
     assert cut == ["stays"]
-    assert stays.ending == Ending.RESTARTING
-    with pytest.raises(Full, match="stopping"):
+    assert stays.ending == StreamEnding.RESTARTING
+    with pytest.raises(LiveLimitReached, match="stopping"):
         hub.open(ANNE, _nothing)
 
 
@@ -144,7 +144,7 @@ def _leaves_when_cut(hub: Hub, cut: list[str]) -> Callable[[], None]:
     return lambda: cut.append("stays")
 
 
-async def _read(hub: Hub, stream: Stream) -> Ending | None:
+async def _read(hub: Hub, stream: LiveStream) -> StreamEnding | None:
     while await stream.next() is not None:
         pass
     hub.leave(stream)
@@ -158,9 +158,9 @@ async def test_once_many_have_left_their_memory_is_given_back_a_while_later(
     given: list[int] = []
     turns = 0
     monkeypatch.setattr(hubs, "RECHECK_TURN", 0.0)
-    monkeypatch.setattr(memory, "give_back", lambda: given.append(turns))
+    monkeypatch.setattr(malloc, "trim", lambda: given.append(turns))
     monkeypatch.setattr(hubs, "PERSON_LIMIT", 100)
-    kind_of("order")
+    name_kind("order")
     hub = Hub()
     streams = [hub.open(ANNE, _nothing) for _ in range(leaving)]
     hub.start()
@@ -171,7 +171,7 @@ async def test_once_many_have_left_their_memory_is_given_back_a_while_later(
         turns += 1
     await hub.close()
     assert len(given) == given_back
-    assert (kind_of.cache_info().currsize == 0) is bool(given_back)
+    assert (name_kind.cache_info().currsize == 0) is bool(given_back)
     assert all(turn >= hubs.TIDY_TURNS for turn in given)
 
 
@@ -180,7 +180,7 @@ async def test_who_lost_the_right_is_ended_however_many_sessions_are_looked_up(m
     is_over = threading.Event()
     monkeypatch.setattr(hubs, "RECHECK_TURN", 0.01)
     monkeypatch.setattr(session, "visitor", lambda _: is_over.wait(20) and None)
-    monkeypatch.setattr(session, "ended", lambda visitors: dict.fromkeys(visitors, Ending.LOGGED_OUT))
+    monkeypatch.setattr(session, "find_endings", lambda visitors: dict.fromkeys(visitors, StreamEnding.LOGGED_OUT))
     hub = Hub()
     hub.start()
     strangers = [asyncio.create_task(hub.visitor(f"unstall-session={number}")) for number in range(20)]
@@ -188,7 +188,7 @@ async def test_who_lost_the_right_is_ended_however_many_sessions_are_looked_up(m
         stream = hub.open(ANNE, _nothing)
         async with asyncio.timeout(10):
             assert await stream.next() is None
-        assert stream.ending is Ending.LOGGED_OUT
+        assert stream.ending is StreamEnding.LOGGED_OUT
         assert not any(task.done() for task in strangers)
     finally:
         is_over.set()

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from recovery.connections import state
+from recovery.stores.state import state_keys
 from tests.log_reading import Reading
 from tests.log_writer import LogWriter
 from tests.patience import patience
@@ -21,8 +21,8 @@ from tests.web_process import WebProcess
 
 LIMITS = {
     "dashboard.live.hub.RECHECK_TURN": 0.2,
-    "dashboard.live.feed.RING_BYTES": 400_000,
-    "recovery.logs.marks.LOOK_MS": 0,  # a place is looked at anew however young it is
+    "dashboard.logs.live.feed.RING_BYTES": 400_000,
+    "recovery.logs.stream.cursors.LOOK_MS": 0,  # a place is looked at anew however young it is
 }
 FILE = "/live/logs/download?source=servers&from=0&to=9000000000000"
 
@@ -158,7 +158,7 @@ async def test_lines_trimmed_away_behind_the_place_of_a_reader_are_a_gap(web: We
         reader.cut()
         for text in ("two", "three", "four"):
             writer.write(text)
-        writer.store.client.xtrim(state.logs(writer.server), maxlen=1, approximate=False)
+        writer.store.client.xtrim(state_keys.logs(writer.server), maxlen=1, approximate=False)
         await reader.open()
         await reader.until(lambda: reader.browser.lines == ["one", "four"])
         [note] = reader.browser.said("gap")

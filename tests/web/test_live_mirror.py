@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from dashboard.live import mirror
-from dashboard.live.image import UNLED
+from dashboard.live import state_cache
+from dashboard.live.cached_state import UNLED
 from recovery import shared_clock
-from recovery.connections import registry, state
-from recovery.domain.counts import Snapshot
-from recovery.reads import snapshots
-from recovery.reads.leading import Sign
+from recovery.domain.queues.types import Snapshot
+from recovery.reads.queues import snapshot_store
+from recovery.reads.scanners.scheduler_status import SchedulerStatus
+from recovery.stores import registry
+from recovery.stores.state import state_keys
 from tests.patience import patience
 from tests.stores import Store
 
@@ -30,35 +31,35 @@ def _fresh(monkeypatch: pytest.MonkeyPatch, state_store: Store, valkey: Store) -
 
 def _forget() -> None:
     registry.reset()
-    mirror.forget()
+    state_cache.forget_cached()
 
 
 def publish(store: Store, number: int) -> None:
     now = shared_clock.now()
-    snapshots.publish(store.client, Snapshot(number=number, taken_at=now, deployments=(), queues=()))
+    snapshot_store.publish(store.client, Snapshot(number=number, taken_at=now, deployments=(), queues=()))
 
 
 def test_the_newest_snapshot_is_read_from_the_store(state_store: Store) -> None:
     publish(state_store, 5)
-    newest = mirror.newest()
+    newest = state_cache.newest_snapshot()
     assert newest is not None
     assert newest.number == 5
-    assert not mirror.health().stale
+    assert not state_cache.health().stale
 
 
 def test_the_store_is_asked_once_for_many_looks(state_store: Store) -> None:
     publish(state_store, 5)
-    mirror.newest()
+    state_cache.newest_snapshot()
     before = state_store.client.info("commandstats")["cmdstat_getrange"]["calls"]
     for _ in range(20):
-        mirror.newest()
-        mirror.health()
+        state_cache.newest_snapshot()
+        state_cache.health()
     assert state_store.client.info("commandstats")["cmdstat_getrange"]["calls"] == before
 
 
 def test_an_empty_store_is_no_snapshot_and_stale() -> None:
-    assert mirror.newest() is None
-    health = mirror.health()
+    assert state_cache.newest_snapshot() is None
+    health = state_cache.health()
     assert health.stale
     assert health.snapshot_age_ms is None
     assert health.scheduler_alive is False
@@ -66,43 +67,43 @@ def test_an_empty_store_is_no_snapshot_and_stale() -> None:
 
 
 def test_the_scheduler_is_alive_while_its_sign_is_there(state_store: Store) -> None:
-    state_store.client.set(state.SCHEDULER, b"{}", ex=10)
-    assert mirror.health().scheduler_alive is True
+    state_store.client.set(state_keys.SCHEDULER, b"{}", ex=10)
+    assert state_cache.health().scheduler_alive is True
 
 
 def test_a_scheduler_that_only_reads_is_alive_and_leads_nothing(state_store: Store) -> None:
     publish(state_store, 5)
     now = shared_clock.now()
-    state_store.client.set(state.SCHEDULER, Sign("eu-1", 7, None, now, now, "a").encode(), ex=10)
-    health = mirror.health()
+    state_store.client.set(state_keys.SCHEDULER, SchedulerStatus("eu-1", 7, None, now, now, "a").encode(), ex=10)
+    health = state_cache.health()
     assert (health.scheduler_alive, health.reason, health.lack) == (True, "", UNLED)
 
 
 def test_a_scheduler_that_leads_lacks_nothing(state_store: Store) -> None:
     publish(state_store, 5)
     now = shared_clock.now()
-    state_store.client.set(state.SCHEDULER, Sign("eu-1", 7, 3, now, now, "a").encode(), ex=10)
-    assert mirror.health().lack == ""
+    state_store.client.set(state_keys.SCHEDULER, SchedulerStatus("eu-1", 7, 3, now, now, "a").encode(), ex=10)
+    assert state_cache.health().lack == ""
 
 
 def test_a_dead_store_is_a_reason_and_no_exception(state_store: Store) -> None:
     state_store.stop()
     started = time.monotonic()
-    assert mirror.newest() is None
-    assert "The state store does not answer" in mirror.health().reason
+    assert state_cache.newest_snapshot() is None
+    assert "The state store does not answer" in state_cache.health().reason
     assert time.monotonic() - started < patience(2)
 
 
 def test_a_hung_store_costs_a_short_wait(state_store: Store) -> None:
     state_store.pause()
     started = time.monotonic()
-    assert mirror.health().error
-    assert mirror.newest() is None
+    assert state_cache.health().error
+    assert state_cache.newest_snapshot() is None
     assert time.monotonic() - started < patience(2)
 
 
 def test_no_state_store_at_all_is_a_reason_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("UNSTALL_STATE_URL")
     _forget()
-    assert mirror.newest() is None
-    assert "UNSTALL_STATE_URL" in mirror.health().reason
+    assert state_cache.newest_snapshot() is None
+    assert "UNSTALL_STATE_URL" in state_cache.health().reason

@@ -10,11 +10,11 @@ from itertools import count
 
 import pytest
 
-from dashboard.sessions import digest
+from dashboard.accounts.sessions import digest
 from recovery import shared_clock
-from recovery.connections import state
-from recovery.domain.counts import DeploymentSample, Snapshot
-from recovery.reads import snapshots
+from recovery.domain.queues.types import DeploymentSample, Snapshot
+from recovery.reads.queues import snapshot_store
+from recovery.stores.state import state_keys
 from tests.patience import patience
 from tests.stores import Store
 from tests.web.streaming import web_over
@@ -48,7 +48,7 @@ def publish(store: Store) -> tuple[int, float]:
     """A new snapshot: its number, and the moment it was there."""
     now, number = shared_clock.now(), next(numbers)
     deployment = DeploymentSample(name="main", target="redis://127.0.0.1:6379", taken_at=now)
-    snapshots.publish(store.client, Snapshot(number=number, taken_at=now, deployments=(deployment,), queues=()))
+    snapshot_store.publish(store.client, Snapshot(number=number, taken_at=now, deployments=(deployment,), queues=()))
     return number, time.monotonic()
 
 
@@ -68,8 +68,8 @@ async def test_a_lost_message_delays_a_tick_by_two_seconds_at_most(web: WebProce
     async with web.tab() as tab:
         await tab.next("tick")
         now, number = shared_clock.now(), next(numbers)
-        packed = snapshots.encode(Snapshot(number=number, taken_at=now, deployments=(), queues=()))
-        state_store.client.set(state.SNAPSHOT, packed)
+        packed = snapshot_store.encode(Snapshot(number=number, taken_at=now, deployments=(), queues=()))
+        state_store.client.set(state_keys.SNAPSHOT, packed)
         async with asyncio.timeout(patience(3)):
             while (await tab.next("tick")).detail["number"] != number:
                 pass

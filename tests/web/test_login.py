@@ -9,8 +9,8 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import Settings
 
-from dashboard.access import Role
-from dashboard.login_limits import MOST, LoginFailureKind
+from dashboard.accounts.login_limits import MOST, LoginFailureKind
+from dashboard.accounts.roles import UserRole
 from dashboard.models import User
 from tests.people import PASSWORD, browser, person
 
@@ -25,7 +25,7 @@ def _quick(settings: Settings) -> None:
 
 @pytest.fixture
 def anna() -> User:
-    return User.objects.create(username="anna", role=Role.OPERATOR, password=make_password(PASSWORD))
+    return User.objects.create(username="anna", role=UserRole.OPERATOR, password=make_password(PASSWORD))
 
 
 def attempt(client: object, password: str, **more: str) -> object:
@@ -75,7 +75,7 @@ def test_the_pause_is_for_one_name_from_one_address(anna: User) -> None:
 
 
 def test_who_is_locked_out_is_out_at_once() -> None:
-    viewer = person(Role.VIEWER)
+    viewer = person(UserRole.VIEWER)
     client = browser(viewer)
     assert client.get("/password").status_code == 200
     User.objects.filter(pk=viewer.pk).update(is_active=False)
@@ -90,7 +90,7 @@ def test_a_lost_session_moves_the_whole_tab_not_a_table_cell() -> None:
 
 
 def test_logging_out_ends_the_session_and_takes_a_post() -> None:
-    client = browser(person(Role.VIEWER))
+    client = browser(person(UserRole.VIEWER))
     assert client.get("/logout").status_code == 405
     assert client.post("/logout").headers["Location"] == "/login"
     assert client.get("/password").status_code == 302
@@ -113,12 +113,12 @@ def test_a_weak_password_is_refused_with_the_reason(anna: User) -> None:
 
 
 def test_a_session_lasts_as_long_as_is_configured() -> None:
-    client = browser(person(Role.VIEWER))
+    client = browser(person(UserRole.VIEWER))
     ends = client.session.get_expiry_date()
     assert abs(ends - timezone.now() - timedelta(days=settings.SESSION_DAYS)) < timedelta(minutes=1)
 
 
 def test_nobody_is_told_before_the_first_admin_how_to_make_one() -> None:
     assert "manage.py first-link" in browser().get("/login").content.decode()
-    person(Role.ADMIN)
+    person(UserRole.ADMIN)
     assert "manage.py first-link" not in browser().get("/login").content.decode()

@@ -14,15 +14,16 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
-from dashboard import failed_logins as failures
-from dashboard import login_limits, logs
-from dashboard.access import Role
-from dashboard.failed_logins import FailedLogins
-from dashboard.login_limits import MOST, LoginFailureKind
+from dashboard import logging_config
+from dashboard.accounts import failed_logins as failures
+from dashboard.accounts import login_limits
+from dashboard.accounts.failed_logins import FailedLogins
+from dashboard.accounts.login_limits import MOST, LoginFailureKind
+from dashboard.accounts.roles import UserRole
 from dashboard.models import LoginFailures, User
-from recovery.actions import audit
+from recovery.actions.audit import audit_log
 from recovery.errors import NotRecorded
-from recovery.reads import audit as book
+from recovery.reads.audit import queries as book
 from tests.people import PASSWORD, browser
 
 pytestmark = pytest.mark.django_db
@@ -38,14 +39,14 @@ def _quick(settings: Settings) -> None:
 def sums(monkeypatch: pytest.MonkeyPatch) -> FailedLogins:
     """Sums of this test alone."""
     own = FailedLogins()
-    monkeypatch.setattr("dashboard.forms.failed_logins", own)
-    monkeypatch.setattr("dashboard.views.access.failed_logins", own)
+    monkeypatch.setattr("dashboard.accounts.forms.failed_logins", own)
+    monkeypatch.setattr("dashboard.accounts.login_views.failed_logins", own)
     return own
 
 
 @pytest.fixture
 def anna() -> User:
-    return User.objects.create(username="anna", role=Role.OPERATOR, password=make_password(PASSWORD))
+    return User.objects.create(username="anna", role=UserRole.OPERATOR, password=make_password(PASSWORD))
 
 
 def attempt(name: str, address: str, password: str = "wrong", client: Client | None = None) -> HttpResponse:
@@ -121,9 +122,11 @@ def test_the_right_password_forgets_the_slips_before_it(anna: User) -> None:
 
 def test_a_failure_is_one_line_of_the_log_that_names_address_and_name(caplog: pytest.LogCaptureFixture) -> None:
     attempt("anna", "192.0.2.7")
-    (record,) = [one for one in caplog.records if one.name == "dashboard.failed_logins"]
-    line = logs.OneLine().format(record)
-    assert line.endswith(' warn  dashboard.failed_logins  log-in failed from 192.0.2.7 for "anna": wrong password')
+    (record,) = [one for one in caplog.records if one.name == "dashboard.accounts.failed_logins"]
+    line = logging_config.OneLineFormatter().format(record)
+    assert line.endswith(
+        ' warn  dashboard.accounts.failed_logins  log-in failed from 192.0.2.7 for "anna": wrong password'
+    )
 
 
 @pytest.mark.parametrize("before", ["", "web-1 python[4711]: "], ids=["file", "journal"])
@@ -145,11 +148,18 @@ def test_the_filter_of_the_document_finds_the_address_and_no_other(
     )
     for number, name in enumerate(names):
         attempt(name, f"2001:db8:{number}::1")
-    lines = [logs.OneLine().format(one) for one in caplog.records if one.name == "dashboard.failed_logins"]
+    lines = [
+        logging_config.OneLineFormatter().format(one)
+        for one in caplog.records
+        if one.name == "dashboard.accounts.failed_logins"
+    ]
     assert [pattern.search(before + line)["host"] for line in lines] == [f"2001:db8:{number}::1" for number in range(5)]  # type: ignore[index]
     forged = ('log-in failed from 10.6.6.6 for "x": wrong password', f"web-1 python[4711]: {lines[0]}")
     others = [logging.LogRecord("dashboard", logging.WARNING, "", 0, text, (), None) for text in forged]
-    assert [pattern.search(before + logs.OneLine().format(other)) for other in others] == [None, None]
+    assert [pattern.search(before + logging_config.OneLineFormatter().format(other)) for other in others] == [
+        None,
+        None,
+    ]
 
 
 def test_what_failed_within_a_minute_is_one_entry_of_the_audit_for_each_address(sums: FailedLogins) -> None:
@@ -161,7 +171,7 @@ def test_what_failed_within_a_minute_is_one_entry_of_the_audit_for_each_address(
     second, first = book.entries().lines
     assert {first.address, second.address} == {"192.0.2.7", "192.0.2.8"}
     assert {first.act, second.act} == {failures.ACT}
-    by_address = {line.address: book.plain(line.number).body for line in (first, second)}
+    by_address = {line.address: book.load_entry(line.number).body for line in (first, second)}
     assert by_address["192.0.2.7"] == {"failures": 7, "names": [f"name{number}" for number in range(5)]}
     assert by_address["192.0.2.8"] == {"failures": 1, "names": ["anna"], "paused": ["pair"]}
     assert sums.write(now=120.0) == 0
@@ -173,13 +183,13 @@ def test_many_addresses_do_not_fill_the_audit(sums: FailedLogins) -> None:
         sums.add(f"10.0.{number % 250}.{number}", "anna", "password", now=60.0)
     assert sums.write(now=120.0) == failures.ADDRESSES + 1
     others = next(line for line in book.entries().lines if line.address == failures.ELSEWHERE)
-    assert book.plain(others.number).body["failures"] == 500 - failures.ADDRESSES
+    assert book.load_entry(others.number).body["failures"] == 500 - failures.ADDRESSES
 
 
 def test_what_the_audit_cannot_take_waits(sums: FailedLogins, monkeypatch: pytest.MonkeyPatch) -> None:
     sums.add("192.0.2.7", "anna", "password", now=60.0)
     with monkeypatch.context() as broken:
-        broken.setattr(audit, "note", lambda *_, **__: (_ for _ in ()).throw(NotRecorded("full")))
+        broken.setattr(audit_log, "note", lambda *_, **__: (_ for _ in ()).throw(NotRecorded("full")))
         with pytest.raises(NotRecorded):
             sums.write(now=120.0)
     assert sums.write(now=120.0) == 1
@@ -189,6 +199,6 @@ def test_a_failed_log_in_is_summed_up(anna: User, sums: FailedLogins) -> None:
     for _ in range(MOST[LoginFailureKind.PAIR] + 3):
         attempt("anna", "192.0.2.7")
     assert sums.write(is_last=True) in (1, 2)  # a minute may have ended in between
-    bodies = [book.plain(line.number).body for line in book.entries().lines]
+    bodies = [book.load_entry(line.number).body for line in book.entries().lines]
     assert sum(body["failures"] for body in bodies) == MOST[LoginFailureKind.PAIR], "what is refused is not tried"
     assert ["pair"] in [body.get("paused") for body in bodies]

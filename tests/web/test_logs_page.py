@@ -12,10 +12,10 @@ from django.test import Client
 from django.utils.http import urlencode
 
 from recovery import config
-from recovery.connections import aio
-from recovery.domain.lines import Line, Query
-from recovery.logs import sources
+from recovery.domain.logs.types import LogLine, LogQuery
+from recovery.logs import registry as logs_registry
 from recovery.models import AuditEntry
+from recovery.stores.state import async_client
 from tests.log_writer import LogWriter
 from tests.people import text
 from tests.web.conftest import Desk
@@ -57,14 +57,14 @@ def test_a_line_of_odd_bytes_is_text(viewer: Client, writer: LogWriter) -> None:
     assert "3,616 more bytes omitted" in page
 
 
-def lines() -> list[Line]:
+def lines() -> list[LogLine]:
     """All that there are, with their places."""
 
-    async def found() -> list[Line]:
-        client = aio.state_client(config.current())
-        opened = sources.opened(config.current(), client)
+    async def found() -> list[LogLine]:
+        client = async_client.state_client(config.current())
+        opened = logs_registry.make_sources(config.current(), client)
         try:
-            return list((await opened["servers"].search(Query())).lines)
+            return list((await opened["servers"].search(LogQuery())).lines)
         finally:
             for source in opened.values():
                 await source.close()

@@ -15,12 +15,12 @@ import pytest
 from django.db import OperationalError
 from django.utils import timezone
 
-from dashboard import bearers, tokens
-from dashboard.live.image import Image
-from dashboard.metrics.app import PATH, Metrics
-from dashboard.metrics.text import Dialect
+from dashboard.accounts import token_cache, tokens
+from dashboard.accounts.scopes import TokenScope
+from dashboard.live.cached_state import CachedState
+from dashboard.metrics.asgi import PATH, MetricsApp
+from dashboard.metrics.exposition import MetricsFormat
 from dashboard.models import MachineToken
-from dashboard.scopes import Scope
 from recovery import config
 from tests.scraping import full, of_text, value
 
@@ -37,10 +37,10 @@ class Answer:
 class Scraper:
     """Asks the application as a server would hand it on."""
 
-    def __init__(self, image: Image | None) -> None:
+    def __init__(self, image: CachedState | None) -> None:
         self.clock = 1_000.0
-        self.app = Metrics(lambda: image, lambda: 3)
-        self.app._bearers = bearers.Bearers(lambda: self.clock)
+        self.app = MetricsApp(lambda: image, lambda: 3)
+        self.app._bearers = token_cache.TokenCache(lambda: self.clock)
 
     async def ask(
         self, headers: Mapping[str, str] | None = None, *, client: Any = LOCAL, method: str = "GET", query: str = ""
@@ -83,7 +83,7 @@ def _as_before() -> Any:
     config.current.cache_clear()
 
 
-def made(*scopes: Scope) -> str:
+def made(*scopes: TokenScope) -> str:
     return tokens.make("prometheus", frozenset(scopes), 1, None)[1]
 
 
@@ -100,7 +100,7 @@ async def test_the_format_is_the_one_that_is_asked_for(scraper: Scraper) -> None
     assert plain.headers["content-type"].startswith("text/plain; version=0.0.4")
     opened = await scraper.ask({"Accept": "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"})
     assert opened.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
-    for answer, dialect in ((plain, Dialect.TEXT), (opened, Dialect.OPEN)):
+    for answer, dialect in ((plain, MetricsFormat.TEXT), (opened, MetricsFormat.OPEN)):
         series = of_text(answer.body.decode(), dialect)
         assert value(series, "unstall_streams") == 3
         assert len(answer.body) == int(answer.headers["content-length"])
@@ -196,11 +196,11 @@ async def test_a_wrong_token_is_refused_where_none_is_needed(scraper: Scraper) -
 def test_a_token_opens_what_its_scope_says() -> None:
     from asgiref.sync import async_to_sync
 
-    scraper, token = Scraper(full().image), made(Scope.METRICS)
+    scraper, token = Scraper(full().image), made(TokenScope.METRICS)
     ask = async_to_sync(scraper.ask)
     assert ask(bearer(token), client=("10.0.0.7", 1)).status == 200
     assert ask({"authorization": f"bEaReR  {token} "}, client=("10.0.0.7", 1)).status == 200
-    others = tokens.make("others", frozenset(set(Scope) - {Scope.METRICS}), 1, None)[1]
+    others = tokens.make("others", frozenset(set(TokenScope) - {TokenScope.METRICS}), 1, None)[1]
     answer = ask(bearer(others))
     assert (answer.status, b"unstall_" in answer.body) == (403, False)
     assert MachineToken.objects.get(name="prometheus").last_used_at is not None
@@ -212,13 +212,13 @@ def test_a_token_is_looked_up_once_in_a_while_and_refused_soon_after_it_was_revo
 ) -> None:
     from asgiref.sync import async_to_sync
 
-    scraper, token = Scraper(full().image), made(Scope.METRICS)
+    scraper, token = Scraper(full().image), made(TokenScope.METRICS)
     ask = async_to_sync(scraper.ask)
     assert ask(bearer(token)).status == 200
     with django_assert_num_queries(0):
         assert [ask(bearer(token)).status for _ in range(20)] == [200] * 20
     tokens.revoke(MachineToken.objects.get(name="prometheus"))
-    scraper.clock += bearers.KEPT_SECONDS + 1
+    scraper.clock += token_cache.KEPT_SECONDS + 1
     refused = ask(bearer(token))
     assert refused.status == 401
     assert b"revoked" in refused.body
@@ -228,7 +228,7 @@ def test_a_token_is_looked_up_once_in_a_while_and_refused_soon_after_it_was_revo
 def test_a_token_ends_when_it_expires_though_it_is_remembered() -> None:
     from asgiref.sync import async_to_sync
 
-    scraper, token = Scraper(full().image), made(Scope.METRICS)
+    scraper, token = Scraper(full().image), made(TokenScope.METRICS)
     MachineToken.objects.update(expires_at=timezone.now() + timedelta(seconds=9))
     ask = async_to_sync(scraper.ask)
     assert ask(bearer(token)).status == 200
@@ -244,16 +244,16 @@ def test_while_the_database_is_away_known_tokens_count_for_a_while(monkeypatch: 
     def dead(_: str) -> None:
         raise OperationalError("connection to 10.0.0.2 refused")
 
-    scraper, token, other = Scraper(full().image), made(Scope.METRICS), "unstall_" + "y" * 40
+    scraper, token, other = Scraper(full().image), made(TokenScope.METRICS), "unstall_" + "y" * 40
     ask = async_to_sync(scraper.ask)
     assert ask(bearer(token)).status == 200
     assert ask(bearer(other)).status == 401
     monkeypatch.setattr(tokens, "find", dead)
-    scraper.clock += bearers.KEPT_SECONDS + 1
+    scraper.clock += token_cache.KEPT_SECONDS + 1
     assert ask(bearer(token)).status == 200
     unknown = ask(bearer(other))
     assert (unknown.status, b"10.0.0.2" in unknown.body) == (503, False)
-    scraper.clock += bearers.GRACE_SECONDS
+    scraper.clock += token_cache.GRACE_SECONDS
     assert ask(bearer(token)).status == 503
 
 
@@ -268,8 +268,8 @@ async def test_a_token_in_an_address_is_refused_before_it_is_looked_up(scraper: 
 def test_wrong_tokens_without_end_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     from asgiref.sync import async_to_sync
 
-    monkeypatch.setattr(bearers, "REMEMBERED", 20)
-    scraper, token = Scraper(full().image), made(Scope.METRICS)
+    monkeypatch.setattr(token_cache, "REMEMBERED", 20)
+    scraper, token = Scraper(full().image), made(TokenScope.METRICS)
     ask = async_to_sync(scraper.ask)
     for number in range(60):
         assert ask(bearer(f"unstall_{number:040}")).status == 401
@@ -285,15 +285,15 @@ def test_wrong_tokens_push_out_none_that_is_valid(
     """Nobody needs a token to send made-up ones."""
     from asgiref.sync import async_to_sync
 
-    monkeypatch.setattr(bearers, "REMEMBERED", 20)
-    scraper, token = Scraper(full().image), made(Scope.METRICS)
+    monkeypatch.setattr(token_cache, "REMEMBERED", 20)
+    scraper, token = Scraper(full().image), made(TokenScope.METRICS)
     ask = async_to_sync(scraper.ask)
     assert ask(bearer(token)).status == 200
     for number in range(60):
         assert ask(bearer(f"unstall_{number:040}")).status == 401
     with django_assert_num_queries(0):
         assert ask(bearer(token)).status == 200
-    scraper.clock += bearers.KEPT_SECONDS + 1
-    monkeypatch.setattr(bearers, "WAITING", 0)
+    scraper.clock += token_cache.KEPT_SECONDS + 1
+    monkeypatch.setattr(token_cache, "WAITING", 0)
     assert ask(bearer("unstall_" + "x" * 40)).status == 503
     assert ask(bearer(token)).status == 200, "one that was valid is looked up, however many others wait for that"

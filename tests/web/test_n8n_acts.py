@@ -9,12 +9,12 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from dashboard.access import Role
-from dashboard.live import mirror
-from recovery.reads import snapshots
-from recovery.reads.n8n import truths
-from recovery.reads.n8n.looking import Wish, look
-from recovery.reads.shared import windows
+from dashboard.accounts.roles import UserRole
+from dashboard.live import state_cache
+from recovery.n8n import comparison_store
+from recovery.n8n.comparison import ComparisonRequest, compare
+from recovery.reads.queues import snapshot_store
+from recovery.stores.state.shared_read import windows
 from tests.n8n_api import PublicApi
 from tests.n8n_mending import MINUTES, Mending
 from tests.people import browser, person
@@ -36,7 +36,7 @@ def n8n_settings(api: PublicApi) -> str:
 
 @pytest.fixture
 def operator() -> Client:
-    return browser(person(Role.OPERATOR))
+    return browser(person(UserRole.OPERATOR))
 
 
 def table(here: Mending, client: Client) -> str:
@@ -44,10 +44,12 @@ def table(here: Mending, client: Client) -> str:
     registry = here.watch.registry
     here.watch.discover()
     here.watch.look()
-    wish = Wish(here.watch.snapshot, now_ms() + 60_000, {})
-    found = look(registry, registry.config.n8n[0], wish)
-    found = look(registry, registry.config.n8n[0], Wish(here.watch.snapshot, now_ms() + 120_000, found.young))
-    truths.publish(here.state.client, [found])
+    wish = ComparisonRequest(here.watch.snapshot, now_ms() + 60_000, {})
+    found = compare(registry, registry.config.n8n[0], wish)
+    found = compare(
+        registry, registry.config.n8n[0], ComparisonRequest(here.watch.snapshot, now_ms() + 120_000, found.young)
+    )
+    comparison_store.publish(here.state.client, [found])
     windows.forget()
     return client.get("/stuck/n8n").content.decode()
 
@@ -85,7 +87,7 @@ def test_one_that_runs_unseen_is_canceled(here: Mending, operator: Client) -> No
 
 def test_a_viewer_gets_none(here: Mending) -> None:
     lost = here.yard.execution("running", ago=MINUTES)
-    assert offered(table(here, browser(person(Role.VIEWER))), lost) == []
+    assert offered(table(here, browser(person(UserRole.VIEWER))), lost) == []
 
 
 def test_the_dialog_names_the_execution_and_marks_it(here: Mending, operator: Client) -> None:
@@ -137,22 +139,22 @@ def test_the_dialog_for_a_whole_list_warns_as_the_one_for_a_job_does(
     here.yard.begin()
     here.client.zadd("bull:jobs:failed", {"999": 1})
     shown(here)
-    page = browser(person(Role.ADMIN)).get("/act", {"queue": "main/bull:jobs", **asks}).content
+    page = browser(person(UserRole.ADMIN)).get("/act", {"queue": "main/bull:jobs", **asks}).content
     assert [words for words in said if words not in page] == []
 
 
 def shown(here: Mending) -> None:
     """A snapshot, where the pages and the engine find it."""
     here.watch.look()
-    snapshots.publish(here.watch.registry.state(), here.watch.snapshot)
+    snapshot_store.publish(here.watch.registry.state(), here.watch.snapshot)
     windows.forget()
-    mirror.forget()
+    state_cache.forget_cached()
 
 
 def test_a_consent_that_was_given_for_a_whole_list_goes_with_its_run(here: Mending) -> None:
     here.lost()
     shown(here)
-    page = browser(person(Role.ADMIN)).post(
+    page = browser(person(UserRole.ADMIN)).post(
         "/act?act=requeue&queue=main/bull:jobs&all=orphan", {"has_consent": "1", "consent": "on", "step": "look"}
     )
     assert b"Without consent" not in page.content
@@ -179,7 +181,7 @@ def test_on_stuck_a_mismatch_has_its_buttons_and_leads_to_the_table(here: Mendin
 
 def test_on_stuck_a_viewer_is_offered_nothing(here: Mending) -> None:
     lost = here.yard.execution("running", ago=MINUTES)
-    page = stuck(here, browser(person(Role.VIEWER)))
+    page = stuck(here, browser(person(UserRole.VIEWER)))
     assert f"execution {lost} in the table" in page
     assert "do-mark-crashed" not in page
 
@@ -206,7 +208,7 @@ class TestMany:
         assert {here.yard.status(one) for one in lost} == {"crashed"}
 
     def test_a_viewer_has_nothing_to_select(self, here: Mending, lost: list[str]) -> None:
-        page = table(here, browser(person(Role.VIEWER)))
+        page = table(here, browser(person(UserRole.VIEWER)))
         assert ("data-select" in page, "rows-form" in page, "matching=n8n" in page) == (False, False, False)
 
     def test_all_that_match_a_filter_are_marked(self, here: Mending, lost: list[str], operator: Client) -> None:

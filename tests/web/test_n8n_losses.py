@@ -10,17 +10,17 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from dashboard.access import Role
-from dashboard.scopes import Scope
+from dashboard.accounts.roles import UserRole
+from dashboard.accounts.scopes import TokenScope
 from recovery import shared_clock
-from recovery.connections import registry
-from recovery.domain.n8n.losses import LossOutcome
+from recovery.domain.n8n.lost_executions import LostExecutionOutcome
 from recovery.models import ExecutionCopy, LostExecution
-from recovery.reads.n8n import losses, truths
-from recovery.reads.n8n.looking import Wish
-from recovery.reads.n8n.looking import look as look_at
-from recovery.reads.shared import windows
-from recovery.scanners.execution_copies import ExecutionCopyWatch
+from recovery.n8n import comparison_store, lost_executions
+from recovery.n8n.comparison import ComparisonRequest
+from recovery.n8n.comparison import compare as look_at
+from recovery.scanners.n8n.execution_copies import ExecutionCopyWatch
+from recovery.stores import registry
+from recovery.stores.state.shared_read import windows
 from tests.machines import Machine, told
 from tests.n8n_api import PublicApi
 from tests.n8n_mending import KEPT, OVERWRITTEN, Mending
@@ -76,7 +76,7 @@ def shell(*arguments: str) -> str:
 def test_the_page_tells_the_loss_the_way_and_its_time_and_the_button_does_it(
     here: Mending, run: Run, api: PublicApi
 ) -> None:
-    operator = browser(person(Role.OPERATOR))
+    operator = browser(person(UserRole.OPERATOR))
     page = section(operator)
     assert "1 at risk" in page
     assert "&lt;b&gt;Invoices&lt;/b&gt;" in page
@@ -89,26 +89,26 @@ def test_the_page_tells_the_loss_the_way_and_its_time_and_the_button_does_it(
     asked = operator.post(where, {"has_consent": "1", "consent": "on", "step": "look"}).content
     result = confirm(operator, where, asked, has_consent="1", consent="on").content.decode()
     assert "1 execution rescued in n8n.executions." in result
-    assert losses.newest()[0].outcome is LossOutcome.RESCUED
+    assert lost_executions.newest()[0].outcome is LostExecutionOutcome.RESCUED
     page = section(operator)
     assert f'/executions/{api.made[0]}"' in page
     assert "Rescue execution" not in page
 
 
 def test_the_page_of_its_job_says_so_too(here: Mending, run: Run) -> None:
-    page = text(browser(person(Role.OPERATOR)), f"/queues/main/bull:jobs/jobs/{run.job}")
+    page = text(browser(person(UserRole.OPERATOR)), f"/queues/main/bull:jobs/jobs/{run.job}")
     assert "It can be relaunched before n8n overwrites its data." in page
     assert f"Rescue execution {run.execution}" in page
 
 
 def test_its_line_among_the_mismatches_offers_it_first(here: Mending, run: Run) -> None:
-    wish = Wish(here.watch.snapshot, shared_clock.now() + 60_000, {})
+    wish = ComparisonRequest(here.watch.snapshot, shared_clock.now() + 60_000, {})
     first = look_at(registry.registry(), registry.registry().config.n8n[0], wish)
-    wish = Wish(here.watch.snapshot, shared_clock.now() + 120_000, first.young)
-    truths.publish(here.state.client, [look_at(registry.registry(), registry.registry().config.n8n[0], wish)])
+    wish = ComparisonRequest(here.watch.snapshot, shared_clock.now() + 120_000, first.young)
+    comparison_store.publish(here.state.client, [look_at(registry.registry(), registry.registry().config.n8n[0], wish)])
     windows.forget()
     row = re.search(
-        rf'<tr id="pair-{run.execution}-.*?</tr>', text(browser(person(Role.OPERATOR)), "/stuck/n8n"), re.DOTALL
+        rf'<tr id="pair-{run.execution}-.*?</tr>', text(browser(person(UserRole.OPERATOR)), "/stuck/n8n"), re.DOTALL
     )
     assert row
     assert "Rescue: It can be relaunched" in row[0]
@@ -117,34 +117,34 @@ def test_its_line_among_the_mismatches_offers_it_first(here: Mending, run: Run) 
 
 def test_what_was_lost_is_offered_from_the_copy(here: Mending, run: Run) -> None:
     overwrite(here, run)
-    page = section(browser(person(Role.OPERATOR)))
+    page = section(browser(person(UserRole.OPERATOR)))
     assert "1 lost" in page
     assert "can be restored from the copy, and retried, for 6 d 23 h" in page
     assert f"Rescue execution {run.execution}" in page
 
 
 def test_a_viewer_sees_it_and_gets_no_button(here: Mending, run: Run) -> None:
-    page = section(browser(person(Role.VIEWER)))
+    page = section(browser(person(UserRole.VIEWER)))
     assert "at risk" in page
     assert "Rescue execution" not in page
 
 
-@pytest.mark.parametrize("role", list(Role))
-def test_nobody_is_shown_what_was_copied(here: Mending, run: Run, role: Role) -> None:
+@pytest.mark.parametrize("role", list(UserRole))
+def test_nobody_is_shown_what_was_copied(here: Mending, run: Run, role: UserRole) -> None:
     assert SECRET not in text(browser(person(role)), "/stuck/n8n")
-    answer = Machine(Scope.READ).get("/api/v1/n8n/losses")
+    answer = Machine(TokenScope.READ).get("/api/v1/n8n/losses")
     assert SECRET not in answer.content.decode()
     assert SECRET not in shell("--lost", "--json")
 
 
 def test_the_api_tells_both_moments(here: Mending, run: Run) -> None:
     LostExecution.objects.update(lock_ends_at=shared_clock.now() + 40_000, verdict="worker-lost")
-    (loss,) = told(Machine(Scope.READ).get("n8n/losses", outcome="at risk"))["losses"]
+    (loss,) = told(Machine(TokenScope.READ).get("n8n/losses", outcome="at risk"))["losses"]
     assert (loss["execution"], loss["outcome"], loss["rescue"]) == (run.execution, "at risk", "relaunch")
     assert loss["rescue_open"]
     assert loss["rescue_last"] - loss["rescue_first"] == 31_000  # a stalled check here takes 1 s, and n8n waits 30
     assert loss["copy_bytes"] > 0
-    nothing = told(Machine(Scope.READ).get("n8n/losses", outcome="lost"))
+    nothing = told(Machine(TokenScope.READ).get("n8n/losses", outcome="lost"))
     assert nothing["losses"] == []
 
 
@@ -158,5 +158,5 @@ def test_the_shell_tells_it_too(here: Mending, run: Run) -> None:
 
 
 def test_where_nothing_was_lost_it_is_said(here: Mending) -> None:
-    assert "No execution was seen whose worker was late or lost." in section(browser(person(Role.VIEWER)))
+    assert "No execution was seen whose worker was late or lost." in section(browser(person(UserRole.VIEWER)))
     assert shell("--lost").startswith("No execution was seen")

@@ -9,23 +9,23 @@ from typing import Any
 
 import pytest
 
-from dashboard.access import Role
-from dashboard.scopes import Scope
-from recovery.connections import registry
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.inbox import Inbox
-from recovery.domain.jobs import Lock, State
-from recovery.domain.n8n.claims import Claim
+from dashboard.accounts.roles import UserRole
+from dashboard.accounts.scopes import TokenScope
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobLock, JobState
+from recovery.domain.n8n.comparison import JobExecutionPair, MismatchFinding, N8nComparison, N8nRelease
 from recovery.domain.n8n.error_rates import ErrorRate
 from recovery.domain.n8n.executions import Execution, ExecutionStatus
-from recovery.domain.n8n.instances import EMPTY, Instance, followed
+from recovery.domain.n8n.instances import EMPTY, N8nInstance, add_reading
 from recovery.domain.n8n.instances import InstanceRegistry as RegistryLook
-from recovery.domain.n8n.lines import merged
-from recovery.domain.n8n.mismatches import Mismatch, Repair
-from recovery.domain.n8n.pairs import Finding, Pair, Release, Truth
-from recovery.domain.refs import QueueRef
-from recovery.reads import inboxes
-from recovery.reads.n8n import instances, truths
+from recovery.domain.n8n.jobs import N8nJob
+from recovery.domain.n8n.mismatch_rows import merge_mismatches
+from recovery.domain.n8n.mismatches import MismatchKind, MismatchRepair
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
+from recovery.domain.stuck.inbox import StuckInbox
+from recovery.n8n import comparison_store, instance_store
+from recovery.reads.stuck import inbox_store
+from recovery.stores import registry
 from tests.machines import Machine
 from tests.machines import told as answered
 from tests.people import browser, person, text
@@ -35,7 +35,7 @@ from tests.web.conftest import Desk
 
 pytestmark = pytest.mark.django_db
 QUEUE = QueueRef("main", "bull:jobs")
-BULL = Flavour(Library.BULL, 4)
+BULL = LibraryVersion(QueueLibrary.BULL, 4)
 HOSTILE = '"><script>alert(1)</script>\u202egnp'
 N8N = '[[n8n]]\neditor = "https://n8n.example.com"\n'
 SQL = '[[databases]]\nname = "sql"\nurl = "postgresql://reader:hidden@127.0.0.1:1/n8n"\ntimeout = 0.1\n'
@@ -57,10 +57,12 @@ def configure(folder: Path, more: str) -> None:
 
 
 def pair(
-    id: str, kind: Mismatch | None = Mismatch.NO_JOB, *, claim: Claim | None = None, title: str = "Invoices"
-) -> Pair:
-    finding = kind and Finding(kind, Repair.MARK, now_ms() - 240_000, (f"Execution {id} is odd.",), "Nothing happens.")
-    return Pair(
+    id: str, kind: MismatchKind | None = MismatchKind.NO_JOB, *, claim: N8nJob | None = None, title: str = "Invoices"
+) -> JobExecutionPair:
+    finding = kind and MismatchFinding(
+        kind, MismatchRepair.MARK, now_ms() - 240_000, (f"Execution {id} is odd.",), "Nothing happens."
+    )
+    return JobExecutionPair(
         id,
         claim,
         Execution(id, "wf/1", "webhook", ExecutionStatus.RUNNING, started_at=now_ms() - 240_000),
@@ -69,17 +71,19 @@ def pair(
     )
 
 
-def told(desk: Desk, *pairs: Pair, matching: tuple[Pair, ...] = (), **facts: object) -> Truth:
+def told(
+    desk: Desk, *pairs: JobExecutionPair, matching: tuple[JobExecutionPair, ...] = (), **facts: object
+) -> N8nComparison:
     kinds = [one.finding.kind for one in pairs if one.finding]
-    known = {"checked_at": now_ms(), "counts": {kind: kinds.count(kind) for kind in kinds}, "release": Release.TWO}
-    truth = Truth("n8n", QUEUE, pairs=pairs, matching=matching, **(known | facts))  # type: ignore[arg-type]
-    truths.publish(desk.state.client, [truth])
-    inboxes.publish(desk.state.client, merged(Inbox(now_ms()), [truth], ["n8n"]))
+    known = {"checked_at": now_ms(), "counts": {kind: kinds.count(kind) for kind in kinds}, "release": N8nRelease.TWO}
+    truth = N8nComparison("n8n", QUEUE, pairs=pairs, matching=matching, **(known | facts))  # type: ignore[arg-type]
+    comparison_store.publish(desk.state.client, [truth])
+    inbox_store.publish(desk.state.client, merge_mismatches(StuckInbox(now_ms()), [truth], ["n8n"]))
     desk.forget()
     return truth
 
 
-def shown(address: str, role: Role = Role.VIEWER) -> str:
+def shown(address: str, role: UserRole = UserRole.VIEWER) -> str:
     return text(browser(person(role)), address)
 
 
@@ -88,8 +92,8 @@ def ids(page: str) -> list[str]:
 
 
 def test_mismatches_stand_before_what_is_as_it_should_be(flows: Desk) -> None:
-    held = Claim(QUEUE.job("7"), State.ACTIVE, "53", "wf/1", Lock("t", 1000), holder="eu-1")
-    told(flows, pair("51"), pair("52", Mismatch.LEFT), matching=(pair("53", None, claim=held),))
+    held = N8nJob(QUEUE.job("7"), JobState.ACTIVE, "53", "wf/1", JobLock("t", 1000), holder="eu-1")
+    told(flows, pair("51"), pair("52", MismatchKind.LEFT), matching=(pair("53", None, claim=held),))
     page = shown("/stuck/n8n")
     assert ids(page) == ["51", "52", "53"]
     assert "The execution is unfinished, and no job exists that would run it." in page
@@ -102,7 +106,7 @@ def test_mismatches_stand_before_what_is_as_it_should_be(flows: Desk) -> None:
 
 
 def test_links_lead_into_the_editor_and_to_the_job(flows: Desk) -> None:
-    told(flows, pair("51", Mismatch.LEFT, claim=Claim(QUEUE.job("7"), State.WAITING, "51")))
+    told(flows, pair("51", MismatchKind.LEFT, claim=N8nJob(QUEUE.job("7"), JobState.WAITING, "51")))
     page = shown("/stuck/n8n")
     assert 'href="https://n8n.example.com/workflow/wf%2F1/executions/51"' in page
     assert 'href="/queues/main/bull:jobs/jobs/7"' in page
@@ -153,7 +157,7 @@ def test_errors_by_workflow_are_listed_with_links_and_escaped(flows: Desk) -> No
     ],
 )
 def test_the_filter_is_in_the_address(flows: Desk, asked: str, found: list[str]) -> None:
-    told(flows, pair("51"), pair("52", Mismatch.LEFT), matching=(pair("53", None),))
+    told(flows, pair("51"), pair("52", MismatchKind.LEFT), matching=(pair("53", None),))
     page = shown(f"/stuck/n8n{asked}")
     assert ids(page) == found
     assert ("No rows match." in page) is (found == [])
@@ -168,8 +172,8 @@ def test_pages_of_a_hundred(flows: Desk) -> None:
 
 
 def test_whatever_a_workflow_is_called_is_text(flows: Desk) -> None:
-    claim = Claim(QUEUE.job(HOSTILE), State.WAITING, "51", HOSTILE, holder=HOSTILE)
-    told(flows, pair("51", Mismatch.LEFT, claim=claim, title=HOSTILE), pair("52", title=HOSTILE))
+    claim = N8nJob(QUEUE.job(HOSTILE), JobState.WAITING, "51", HOSTILE, holder=HOSTILE)
+    told(flows, pair("51", MismatchKind.LEFT, claim=claim, title=HOSTILE), pair("52", title=HOSTILE))
     for address in ("/stuck/n8n", "/stuck"):
         page = shown(address)
         assert "alert(1)" in page
@@ -187,7 +191,7 @@ def test_what_could_not_be_compared_is_said_and_nothing_is_shown_as_zero(flows: 
 
 
 def test_an_old_look_says_that_it_is_old(flows: Desk) -> None:
-    told(flows, pair("51"), checked_at=now_ms() - truths.OLD_MS - 1000)
+    told(flows, pair("51"), checked_at=now_ms() - comparison_store.OLD_MS - 1000)
     assert "This data is stale." in shown("/stuck/n8n")
 
 
@@ -225,7 +229,7 @@ def test_a_stranger_sees_nothing(flows: Desk) -> None:
 
 def test_an_execution_without_a_job_is_a_line_of_stuck_that_nobody_can_tick(flows: Desk) -> None:
     told(flows, pair("51"))
-    page = shown("/stuck", Role.ADMIN)
+    page = shown("/stuck", UserRole.ADMIN)
     assert 'href="/stuck/n8n?execution=51">execution 51</a>' in page
     assert 'data-state="n8n">n8n' in page
     assert 'data-select name="job"' not in page
@@ -236,8 +240,8 @@ def test_an_execution_without_a_job_is_a_line_of_stuck_that_nobody_can_tick(flow
 
 
 def test_a_job_of_stuck_leads_to_its_page(flows: Desk) -> None:
-    told(flows, pair("51", Mismatch.LEFT, claim=Claim(QUEUE.job("7"), State.WAITING, "51")))
-    page = shown("/stuck", Role.ADMIN)
+    told(flows, pair("51", MismatchKind.LEFT, claim=N8nJob(QUEUE.job("7"), JobState.WAITING, "51")))
+    page = shown("/stuck", UserRole.ADMIN)
     assert 'href="/queues/main/bull:jobs/jobs/7">7</a>' in page
 
 
@@ -251,7 +255,7 @@ JOB = "/queues/main/bull:jobs/jobs/7"
 
 def test_a_jobs_page_tells_its_execution_even_while_the_database_is_away(flows: Desk) -> None:
     waiting(flows.store, json.dumps({"executionId": "51", "workflowId": "wf/1"}))
-    told(flows, pair("51", Mismatch.LEFT, claim=Claim(QUEUE.job("7"), State.WAITING, "51")))
+    told(flows, pair("51", MismatchKind.LEFT, claim=N8nJob(QUEUE.job("7"), JobState.WAITING, "51")))
     page = shown(JOB)
     assert "status unknown" in page
     assert 'href="https://n8n.example.com/workflow/wf%2F1"' in page
@@ -267,12 +271,12 @@ def test_a_job_that_names_no_execution_has_an_ordinary_page(flows: Desk, data: s
 
 
 def told_by(address: str) -> Any:
-    return answered(Machine(Scope.READ).get(address))
+    return answered(Machine(TokenScope.READ).get(address))
 
 
 def test_the_api_has_the_same_table(flows: Desk) -> None:
-    claim = Claim(QUEUE.job("7"), State.ACTIVE, "52", "wf/1")
-    told(flows, pair("51"), pair("52", Mismatch.ORPHANED, claim=claim), matching=(pair("53", None),))
+    claim = N8nJob(QUEUE.job("7"), JobState.ACTIVE, "52", "wf/1")
+    told(flows, pair("51"), pair("52", MismatchKind.ORPHANED, claim=claim), matching=(pair("53", None),))
     (table,) = told_by("n8n")["installations"]
     assert (table["name"], table["counts"]) == ("n8n", {"no job": 1, "job orphaned": 1})
     assert [one["id"] for one in table["pairs"]] == ["51", "52", "53"]
@@ -296,12 +300,12 @@ def registered(flows: Desk) -> None:
     """A main that is alive, a worker that died and one whose name somebody else wrote."""
     known = EMPTY
     now = now_ms()
-    main = Instance("m", "main", "leader", "main-1", "2.41.1", now - 90_000, now)
-    dead = Instance("d", "worker", "unset", "worker-dead", "2.41.1", now - 90_000, now - 80_000)
-    odd = Instance("o", "worker", "unset", HOSTILE, "2.41.1", now - 90_000, now)
-    known = followed(known, RegistryLook((main, dead, odd)), now - 40_000)
-    known = followed(known, RegistryLook((main, odd), frozenset({"d"})), now)
-    instances.publish(flows.state.client, {"n8n": known})
+    main = N8nInstance("m", "main", "leader", "main-1", "2.41.1", now - 90_000, now)
+    dead = N8nInstance("d", "worker", "unset", "worker-dead", "2.41.1", now - 90_000, now - 80_000)
+    odd = N8nInstance("o", "worker", "unset", HOSTILE, "2.41.1", now - 90_000, now)
+    known = add_reading(known, RegistryLook((main, dead, odd)), now - 40_000)
+    known = add_reading(known, RegistryLook((main, odd), frozenset({"d"})), now)
+    instance_store.publish(flows.state.client, {"n8n": known})
     told(flows)
 
 
@@ -318,7 +322,7 @@ def test_the_processes_of_n8n_are_shown_with_version_role_and_how_they_ended(flo
 
 def test_the_api_has_the_processes_of_n8n(flows: Desk) -> None:
     registered(flows)
-    (one,) = answered(Machine(Scope.READ).get("/api/v1/n8n"))["installations"]
+    (one,) = answered(Machine(TokenScope.READ).get("/api/v1/n8n"))["installations"]
     assert one["version"] == "2.41.1"
     hosts = [(process["host"], process["ending"]) for process in one["instances"]]
     assert hosts[0] == ("main-1", "")

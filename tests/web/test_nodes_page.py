@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from dashboard import server_known, server_past
-from dashboard.access import Role
-from dashboard.live import mirror
-from recovery.connections import registry
-from recovery.connections.publishing import Publisher
-from recovery.domain.backlog import Backlog
-from recovery.domain.nodes import Trouble
-from recovery.domain.servers import Origin, Server
-from recovery.scanners.nodes.post import Post, Source
+from dashboard.accounts.roles import UserRole
+from dashboard.live import state_cache
+from dashboard.servers import chart_data
+from dashboard.servers import queries as servers_queries
+from recovery.domain.servers.node_exporter import NodeProblem
+from recovery.domain.servers.samples import SampleOrigin, Server
+from recovery.domain.servers.unsent_samples import UnsentSamples
+from recovery.servers.nodes.sample_writer import NodeSampleWriter, SampleSource
+from recovery.servers.sample_store import SampleStore
+from recovery.stores import registry
 from tests.measuring import patient
 from tests.people import browser, person
 from tests.waiting import until
@@ -29,16 +30,16 @@ def test_what_cannot_be_read_is_told(desk: Desk, tmp_path: Path, monkeypatch: py
     with (tmp_path / "unstall.toml").open("a") as toml:
         toml.write("\n[prometheus]\nurl = 'http://127.0.0.1:1'\n")
     registry.reset()
-    server = Server("eu-7", "eu-7", now_ms(), 30_000, origin=Origin.PROMETHEUS, cpu_raw=5.0, cpu_ema=5.0)
-    Publisher(desk.state.client).publish(server, Backlog())
-    post = Post(registry.registry(), Source.EXPORTERS)
-    post.tell([Trouble("eu-9", "http://eu-9:9100/metrics", "connection <refused>", "Is it running?", now_ms())])
-    mirror.forget()
-    server_known.forget()
-    server_past._pasts.forget()
-    until(lambda: mirror.servers() and mirror.unread(), 30)
+    server = Server("eu-7", "eu-7", now_ms(), 30_000, origin=SampleOrigin.PROMETHEUS, cpu_raw=5.0, cpu_ema=5.0)
+    SampleStore(desk.state.client).publish(server, UnsentSamples())
+    post = NodeSampleWriter(registry.registry(), SampleSource.EXPORTERS)
+    post.tell([NodeProblem("eu-9", "http://eu-9:9100/metrics", "connection <refused>", "Is it running?", now_ms())])
+    state_cache.forget_cached()
+    servers_queries.forget()
+    chart_data._pasts.forget()
+    until(lambda: state_cache.servers() and state_cache.unreadable_servers(), 30)
 
-    answer = browser(person(Role.VIEWER)).get("/servers/eu-7")
+    answer = browser(person(UserRole.VIEWER)).get("/servers/eu-7")
     text = answer.content.decode()
     assert answer.status_code == 200
     assert "eu-9 cannot be read" in text

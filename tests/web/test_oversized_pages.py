@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from dashboard.scopes import Scope
+from dashboard.accounts.scopes import TokenScope
 from tests import hostile_sizes
 from tests.hostile_sizes import MIB, Planting
 from tests.machines import Machine, told
@@ -25,7 +25,7 @@ def test_the_queue_is_named_with_the_key_that_is_too_long(desk: Desk, viewer: Cl
     desk.look(EVIL, MAIL)
     page = viewer.get("/queues").content.decode()
     assert page.count("skipped: the answer to") == 1
-    queues = {queue["id"]: queue for queue in told(Machine(Scope.READ).get("queues"))["queues"]}
+    queues = {queue["id"]: queue for queue in told(Machine(TokenScope.READ).get("queues"))["queues"]}
     assert "is longer than 1 MiB" in queues[EVIL]["error"]
     assert (queues[MAIL]["error"], queues[MAIL]["counts"]["waiting"]) == (None, 1)
 

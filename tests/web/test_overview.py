@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from dashboard.access import Role
-from dashboard.live import mirror
-from dashboard.live.image import Health
-from recovery.domain.counts import Counts, QueueSample, Snapshot
-from recovery.domain.refs import QueueRef
-from recovery.reads.overview import CHUNK
+from dashboard.accounts.roles import UserRole
+from dashboard.live import state_cache
+from dashboard.live.cached_state import SnapshotHealth
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.queues.types import JobCounts, QueueSample, Snapshot
+from recovery.reads.queues.overview import CHUNK
 from tests.people import browser, person
 from tests.samples import NOW, abandoned, counts, queue, rates, snapshot
 
@@ -26,11 +26,11 @@ class House:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.number = int(time.monotonic_ns())  # fragments are named by it, and outlive a test
-        self.health = Health(snapshot_age_ms=800, scheduler_alive=True, stale=False)
+        self.health = SnapshotHealth(snapshot_age_ms=800, scheduler_alive=True, stale=False)
         self.snapshot: Snapshot | None = None
-        monkeypatch.setattr(mirror, "newest", lambda: self.snapshot)
-        monkeypatch.setattr(mirror, "health", lambda: self.health)
-        self.viewer = browser(person(Role.VIEWER))
+        monkeypatch.setattr(state_cache, "newest_snapshot", lambda: self.snapshot)
+        monkeypatch.setattr(state_cache, "health", lambda: self.health)
+        self.viewer = browser(person(UserRole.VIEWER))
 
     def holds(self, *queues: QueueSample, silent: str = "") -> None:
         self.number += 1
@@ -74,7 +74,7 @@ def test_names_are_text(house: House) -> None:
 
 
 def test_unknown_is_written_and_is_no_zero(house: House) -> None:
-    house.holds(QueueSample(QueueRef("main", "bull:hidden"), counts=Counts()))
+    house.holds(QueueSample(QueueRef("main", "bull:hidden"), counts=JobCounts()))
     row = re.search(r"<tr data-row.*?</tr>", house.page(), re.DOTALL)
     assert row is not None
     numbers = re.findall(r'data-label="(\w[\w ]+)">([^<]*)<', row[0])
@@ -87,7 +87,7 @@ def test_nothing_found_yet_nothing_matches_and_not_readable_are_three_texts(hous
     empty = house.page()
     house.holds(queue())
     filtered = house.page("/queues?q=nonsense")
-    house.snapshot, house.health = None, Health(error="redis://state:6379: Connection refused")
+    house.snapshot, house.health = None, SnapshotHealth(error="redis://state:6379: Connection refused")
     unread = house.page()
     assert "No queues found yet" in empty
     assert "No queue matches this filter" in filtered
@@ -97,7 +97,7 @@ def test_nothing_found_yet_nothing_matches_and_not_readable_are_three_texts(hous
 
 def test_old_numbers_are_grey_and_claim_nothing(house: House) -> None:
     house.holds(abandoned())
-    house.health = Health(snapshot_age_ms=34_000, scheduler_alive=False, stale=True)
+    house.health = SnapshotHealth(snapshot_age_ms=34_000, scheduler_alive=False, stale=True)
     page = house.page()
     assert page.count(" data-stale") == 2
     assert "recover is not known" not in page
@@ -107,7 +107,7 @@ def test_old_numbers_are_grey_and_claim_nothing(house: House) -> None:
 def test_a_page_that_stays_open_turns_grey_and_back(house: House) -> None:
     house.holds(queue())
     fresh = house.health
-    house.health = Health(snapshot_age_ms=34_000, scheduler_alive=False, stale=True)
+    house.health = SnapshotHealth(snapshot_age_ms=34_000, scheduler_alive=False, stale=True)
     assert house.page("/queues/rows").count(" data-stale") == 2
     house.health = fresh
     assert " data-stale" not in house.page("/queues/rows")
@@ -170,11 +170,11 @@ def test_a_thousand_queues_are_a_light_page(house: House) -> None:
 
 
 def test_who_comes_second_costs_no_second_rendering(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dashboard.views import overview
+    from dashboard.queues.overview import views as overview_views
 
     house.holds(queue())
     house.page()
-    monkeypatch.setattr(overview, "cells", None)
+    monkeypatch.setattr(overview_views, "cells", None)
     assert "bull:mail" in house.page()
 
 

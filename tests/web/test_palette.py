@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from dashboard.access import Role
-from dashboard.live import mirror
-from dashboard.views import palette
-from recovery.domain.counts import QueueSample, Snapshot
-from recovery.domain.refs import QueueRef
+from dashboard.accounts.roles import UserRole
+from dashboard.live import state_cache
+from dashboard.queues import command_palette
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.queues.types import QueueSample, Snapshot
 from tests.people import browser, person
 
 pytestmark = pytest.mark.django_db
@@ -16,10 +16,10 @@ pytestmark = pytest.mark.django_db
 def queues(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ["bull:mail", "bull:mail-out", "bull:e mail/ü", *(f"bull:bulk-{number}" for number in range(40))]
     snapshot = Snapshot(1, 0, (), tuple(QueueSample(QueueRef("main", name)) for name in names))
-    monkeypatch.setattr(mirror, "newest", lambda: snapshot)
+    monkeypatch.setattr(state_cache, "newest_snapshot", lambda: snapshot)
 
 
-def found(query: str, role: Role = Role.VIEWER) -> str:
+def found(query: str, role: UserRole = UserRole.VIEWER) -> str:
     answer = browser(person(role)).get("/palette", {"q": query}, headers={"HX-Request": "true"})
     assert answer.status_code == 200
     return answer.content.decode()
@@ -39,7 +39,7 @@ def test_every_word_must_fit() -> None:
 
 def test_a_long_list_is_cut_and_says_so() -> None:
     page = found("bulk")
-    assert page.count("bull:bulk-") == palette.QUEUES_SHOWN * 2
+    assert page.count("bull:bulk-") == command_palette.QUEUES_SHOWN * 2
     assert "28 more queues" in page
 
 
@@ -49,7 +49,7 @@ def test_a_job_is_looked_for_by_its_id() -> None:
 
 def test_pages_are_those_the_role_may_see() -> None:
     assert 'href="/users"' not in found("users")
-    assert 'href="/users"' in found("users", Role.ADMIN)
+    assert 'href="/users"' in found("users", UserRole.ADMIN)
 
 
 def test_what_was_typed_is_text() -> None:
@@ -57,6 +57,6 @@ def test_what_was_typed_is_text() -> None:
 
 
 def test_without_javascript_it_is_a_page() -> None:
-    page = browser(person(Role.VIEWER)).get("/palette", {"q": "mail"}).content.decode()
+    page = browser(person(UserRole.VIEWER)).get("/palette", {"q": "mail"}).content.decode()
     assert "<!doctype html>" in page
     assert 'href="/queues/main/bull:mail/"' in page

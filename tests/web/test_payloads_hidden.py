@@ -11,12 +11,12 @@ from django.test import Client
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from dashboard.access import Role
+from dashboard.accounts.roles import UserRole
+from dashboard.accounts.scopes import TokenScope
 from dashboard.live import events
-from dashboard.live.image import Image
-from dashboard.scopes import Scope
-from recovery.domain.payload_shape import shape
-from recovery.reads import snapshots
+from dashboard.live.cached_state import CachedState
+from recovery.domain.redaction.payload_shape import shape
+from recovery.reads.queues import snapshot_store
 from tests.machines import Machine
 from tests.people import browser, person
 from tests.watching import add, bullmq, now_ms
@@ -164,7 +164,7 @@ def addresses() -> Iterator[str]:
     yield from ("/queues", "/queues/rows", "/banner", "/scanners")
 
 
-def answers(role: Role) -> Iterator[tuple[str, str]]:
+def answers(role: UserRole) -> Iterator[tuple[str, str]]:
     client = browser(person(role))
     for address in addresses():
         for headers in ({}, {"HX-Request": "true"}):
@@ -176,13 +176,15 @@ def answers(role: Role) -> Iterator[tuple[str, str]]:
 
 def of_streams(desk: Desk) -> Iterator[tuple[str, str]]:
     """What a browser is sent by itself; the fragments that it then asks for are among the addresses."""
-    image = Image(collect_every=2.0)
-    image.take(snapshots.encode(desk.snapshot) if desk.snapshot else None, b"1")
+    image = CachedState(collect_every=2.0)
+    image.take(snapshot_store.encode(desk.snapshot) if desk.snapshot else None, b"1")
     yield "stream", (events.opening(now_ms()) + events.tick(image, now_ms())).decode()
 
 
 def of_the_api() -> Iterator[tuple[str, str]]:
-    machine = Machine(Scope.READ, Scope.PAYLOADS, Scope.AUDIT, Scope.BULK, Scope.ACT, name="all but reveal")
+    machine = Machine(
+        TokenScope.READ, TokenScope.PAYLOADS, TokenScope.AUDIT, TokenScope.BULK, TokenScope.ACT, name="all but reveal"
+    )
     paths = ["queues", f"queues/main/{BASE}", "orphans", "audit", "audit/1"]
     paths += [f"queues/main/{BASE}/jobs?state={state}" for state in STATES]
     paths += [f"queues/main/{BASE}/jobs/{id}?whole=true" for id in IDS]
@@ -192,7 +194,7 @@ def of_the_api() -> Iterator[tuple[str, str]]:
     yield "actions", machine.post("actions", seen).content.decode()
 
 
-@pytest.mark.parametrize("role", list(Role))
+@pytest.mark.parametrize("role", list(UserRole))
 @settings(  # a walk takes seconds, so there is one a role, and a failure is not shrunk
     max_examples=1,
     deadline=None,
@@ -200,14 +202,14 @@ def of_the_api() -> Iterator[tuple[str, str]]:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(case=payloads())
-def test_no_page_and_no_answer_shows_a_value(desk: Desk, role: Role, case: tuple[Any, list[str]]) -> None:
+def test_no_page_and_no_answer_shows_a_value(desk: Desk, role: UserRole, case: tuple[Any, list[str]]) -> None:
     desk.client.flushall()
     value, markers = case
     planted(desk, value)
-    machine = Machine(Scope.ACT, name="remover")
+    machine = Machine(TokenScope.ACT, name="remover")
     order = {"act": "remove", "queue": f"main/{BASE}", "jobs": [{"id": "j-completed"}], "reason": "old"}
     machine.post("actions", order)  # what is kept for its undo, and what the audit has of it
-    shown = [*answers(role), *of_streams(desk), *(of_the_api() if role is Role.ADMIN else ())]
+    shown = [*answers(role), *of_streams(desk), *(of_the_api() if role is UserRole.ADMIN else ())]
     found = [where for where, content in shown if any(marker in content for marker in markers)]
     assert found == []
 
@@ -215,7 +217,7 @@ def test_no_page_and_no_answer_shows_a_value(desk: Desk, role: Role, case: tuple
 def test_the_walk_would_find_a_value(desk: Desk, operator: Client) -> None:
     """The same addresses show what is no payload, and the job is where they look."""
     planted(desk, {"to": "Zq-marker"})
-    shown = dict(answers(Role.OPERATOR))
+    shown = dict(answers(UserRole.OPERATOR))
     assert "j-failed" in shown[f"operator {QUEUE}?tab=failed"]
     assert "text of 9 characters" in shown[f"operator {QUEUE}jobs/j-failed?tab=data"]
     assert "Zq-marker" in operator.post(f"{QUEUE}jobs/j-failed/reveal?tab=data").content.decode()

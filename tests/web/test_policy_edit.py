@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dashboard.access import Role
-from dashboard.views import scanners
-from recovery.connections import registry
-from recovery.domain.counts import Flavour, Library
+from dashboard.accounts.roles import UserRole
+from dashboard.scanners import views as scanners_views
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
 from recovery.models import AuditEntry, PolicyLayer
+from recovery.stores import registry
 from tests.people import browser, person
 from tests.watching import bullmq, now_ms
 from tests.web.acting import BASE, REASON, token
@@ -35,7 +35,7 @@ def admin(desk: Desk) -> Client:
     for base in (BASE, "bull:orders"):
         bullmq(desk.client, base)
     desk.look(BASE, "bull:orders")
-    return browser(person(Role.ADMIN))
+    return browser(person(UserRole.ADMIN))
 
 
 def look(client: Client, address: str, **fields: str) -> str:
@@ -110,8 +110,8 @@ def test_many_queues_come_in_pages(desk: Desk, admin: Client) -> None:
     assert "bull:q024" in admin.get("/scanners?from=25").content.decode()
 
 
-@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
-def test_only_an_admin_edits(admin: Client, role: Role) -> None:
+@pytest.mark.parametrize("role", [UserRole.VIEWER, UserRole.OPERATOR])
+def test_only_an_admin_edits(admin: Client, role: UserRole) -> None:
     page = browser(person(role)).get("/scanners").content.decode()
     assert ">enabled</span>" in page
     assert "policy-edit" not in page
@@ -164,7 +164,7 @@ def test_an_edit_of_somebody_else_meanwhile_is_not_overwritten(admin: Client) ->
 
 def test_another_person_cannot_confirm_what_one_was_shown(admin: Client) -> None:
     page = look(admin, MAIL, **ARMED)
-    answer = save(browser(person(Role.ADMIN, name="second")), MAIL, page, **ARMED)
+    answer = save(browser(person(UserRole.ADMIN, name="second")), MAIL, page, **ARMED)
     assert "nothing was changed" in answer.content.decode()
     assert written() is None
 
@@ -358,7 +358,7 @@ def test_where_nothing_may_be_changed_nothing_acts(desk: Desk, admin: Client, tm
     file = tmp_path / "unstall.toml"
     file.write_text(file.read_text().replace('name = "main"', 'name = "main"\nread_only = true'))
     registry.reset()
-    scanners.forget()
+    scanners_views.forget()
     page = admin.get("/scanners").content.decode()
     cells = row(page, "<code>bull:mail</code>")
     assert "the deployment is read-only" in cells
@@ -377,9 +377,9 @@ def test_a_value_from_further_above_says_from_where(desk: Desk, admin: Client, t
 def test_a_job_table_is_the_business_of_its_own_scanners(desk: Desk, admin: Client) -> None:
     assert desk.snapshot is not None
     first, *others = desk.snapshot.queues
-    table = first._replace(flavour=Flavour(Library.TABLE))
+    table = first._replace(flavour=LibraryVersion(QueueLibrary.TABLE))
     desk.snapshot = replace(desk.snapshot, queues=(table, *others))
-    scanners.forget()
+    scanners_views.forget()
     page = admin.get("/scanners").content.decode()
     cells = row(page, f"<code>{first.ref.base}</code>")
     assert re.findall(r'data-label="([\w-]+)">\s*<span class="badge"', cells) == ["auto-retry", "startup-sweep"]

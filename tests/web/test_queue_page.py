@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from dashboard.access import Role
+from dashboard.accounts.roles import UserRole
 from recovery.actions.catalog import ENTRIES
-from recovery.backends import operator
-from recovery.connections import registry
-from recovery.domain.acting import Act
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.inbox import Inbox, Tally, Watchdog
-from recovery.domain.refs import QueueRef
-from recovery.domain.verdicts import Kind
+from recovery.backends.registry import operator
+from recovery.domain.actions.types import Action
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
+from recovery.domain.stuck.inbox import StalledCheckState, StuckInbox, StuckTally
+from recovery.domain.stuck.types import VerdictKind
 from recovery.models import PolicyLayer
-from recovery.reads import inboxes, sightings
-from recovery.reads.sightings import Memory, Place
+from recovery.reads.stuck import inbox_store, observations
+from recovery.reads.stuck.observations import DeploymentObservation, QueueObservation
+from recovery.stores import registry
 from tests.patience import patience
 from tests.people import browser, person, text
 from tests.watching import add, bullmq, config_of, finish, now_ms
@@ -58,7 +58,7 @@ def test_the_tabs_are_those_that_the_library_knows(desk: Desk, viewer: Client) -
         "waiting-children",
     ]
     assert "Waiting<small>2</small>" in page
-    desk.look(BASE, flavour=Flavour(Library.BULL, 4))
+    desk.look(BASE, flavour=LibraryVersion(QueueLibrary.BULL, 4))
     assert "waiting-children" not in text(viewer, PAGE)
 
 
@@ -81,14 +81,16 @@ def test_the_head_tells_flavour_evidence_workers_and_watchdog(desk: Desk, viewer
 @pytest.mark.parametrize(
     ("role", "flavour", "why"),
     [
-        (Role.ADMIN, BULLMQ, ""),
-        (Role.ADMIN, BULLMQ._replace(mixed=True), "Workers of two BullMQ generations are running"),
-        (Role.ADMIN, BULLMQ._replace(read_only="It is too old."), "It is too old."),
-        (Role.OPERATOR, BULLMQ, ""),
-        (Role.VIEWER, BULLMQ, "your role does not allow it."),
+        (UserRole.ADMIN, BULLMQ, ""),
+        (UserRole.ADMIN, BULLMQ._replace(mixed=True), "Workers of two BullMQ generations are running"),
+        (UserRole.ADMIN, BULLMQ._replace(read_only="It is too old."), "It is too old."),
+        (UserRole.OPERATOR, BULLMQ, ""),
+        (UserRole.VIEWER, BULLMQ, "your role does not allow it."),
     ],
 )
-def test_a_paused_queue_has_resume_or_says_why_not(desk: Desk, role: Role, flavour: Flavour, why: str) -> None:
+def test_a_paused_queue_has_resume_or_says_why_not(
+    desk: Desk, role: UserRole, flavour: LibraryVersion, why: str
+) -> None:
     bullmq(desk.client, BASE)
     desk.client.hset(f"{BASE}:meta", "paused", 1)
     desk.look(BASE, flavour=flavour)
@@ -121,7 +123,9 @@ def test_an_active_job_shows_holder_and_lock(desk: Desk, viewer: Client) -> None
     page = text(viewer, PAGE)
     assert "mail-3" in page
     assert re.search(r'data-lock="held".*?(1[0-9]|20) s left', page, re.DOTALL)  # how long a lock is nobody has seen
-    sightings.remember(desk.state.client, "main", Place(queues={BASE: Memory(lock_length=24_000)}), ())
+    observations.remember(
+        desk.state.client, "main", DeploymentObservation(queues={BASE: QueueObservation(lock_length=24_000)}), ()
+    )
     desk.forget()
     page = text(viewer, PAGE)
     assert re.search(r'data-lock="held".*?(1[0-9]|20) s of ≥ 24 s', page, re.DOTALL)
@@ -132,8 +136,8 @@ def test_acts_on_all_orphans_are_offered_where_there_are_some(desk: Desk) -> Non
     bullmq(desk.client, BASE)
     active(desk, "held")
     desk.look(BASE)
-    admin = browser(person(Role.ADMIN))
-    for kind, offers in ((Kind.WORKER_LOST, False), (Kind.ORPHAN, True)):
+    admin = browser(person(UserRole.ADMIN))
+    for kind, offers in ((VerdictKind.WORKER_LOST, False), (VerdictKind.ORPHAN, True)):
         found(desk, [stuck("held", kind)])
         assert ("Requeue 1 orphan</a>" in text(admin, PAGE)) is offers
         assert ("all=orphan" in text(admin, PAGE)) is offers
@@ -339,7 +343,7 @@ def test_the_policy_says_what_was_edited_and_by_whom(desk: Desk, viewer: Client)
     assert "The orphan-watch acts here automatically." in page
     assert "Enabled after 5 s, at most 500 jobs per run." in page
     assert f"mode, after: edited by &lt;ada&gt; 1 min ago, for {BASE}; the rest: by default" in page
-    admin = text(browser(person(Role.ADMIN)), f"{PAGE}tab?tab=policy")
+    admin = text(browser(person(UserRole.ADMIN)), f"{PAGE}tab?tab=policy")
     assert f'href="/scanners/policy?queue=main/{BASE}"' in admin
 
 
@@ -365,16 +369,16 @@ def test_the_policy_of_a_read_only_deployment_refuses_every_act(desk: Desk, view
 
 def test_the_policy_gives_the_reason_why_a_flavour_refuses_an_act(desk: Desk, viewer: Client) -> None:
     bullmq(desk.client, BASE)
-    flavour = Flavour(Library.BULLMQ, None)
+    flavour = LibraryVersion(QueueLibrary.BULLMQ, None)
     desk.look(BASE, flavour=flavour)
     refused = operator(flavour).refusals(flavour)
     page = policy(viewer)
     told = [act for act in refused if act in _shown()]
     assert 0 < len(told) < len(_shown())
-    assert page.count(f"refused {refused[Act.RETRY]} no role") == len(told)
+    assert page.count(f"refused {refused[Action.RETRY]} no role") == len(told)
 
 
-def _shown() -> list[Act]:
+def _shown() -> list[Action]:
     """What is done to executions of n8n is not told of queues."""
     return [act for act, entry in ENTRIES.items() if not entry.is_for_execution]
 
@@ -382,8 +386,8 @@ def _shown() -> list[Act]:
 def test_the_policy_says_when_a_longer_interval_is_counted_with(desk: Desk, viewer: Client) -> None:
     bullmq(desk.client, BASE)
     desk.look(BASE)
-    tally = Tally(QueueRef("main", BASE), watchdog=Watchdog(interval=120_000))
-    inboxes.publish(registry.registry().state(), Inbox(now_ms(), (), (tally,)))
+    tally = StuckTally(QueueRef("main", BASE), watchdog=StalledCheckState(interval=120_000))
+    inbox_store.publish(registry.registry().state(), StuckInbox(now_ms(), (), (tally,)))
     assert "A longer interval was seen in Redis, so Unstall uses 2 min." in policy(viewer)
 
 

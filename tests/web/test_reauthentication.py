@@ -7,13 +7,13 @@ from django.contrib.auth.hashers import make_password
 from django.test import Client
 from pytest_django import Settings
 
-from dashboard import reauthentication
-from dashboard.access import Role
-from dashboard.failed_logins import FailedLogins
-from dashboard.login_limits import MOST, LoginFailureKind
+from dashboard.accounts import reauthentication
+from dashboard.accounts.failed_logins import FailedLogins
+from dashboard.accounts.login_limits import MOST, LoginFailureKind
+from dashboard.accounts.reauthentication import SESSION_NAME
+from dashboard.accounts.roles import UserRole
 from dashboard.models import MachineToken, User
-from dashboard.reauthentication import SESSION_NAME
-from recovery.reads import audit as book
+from recovery.reads.audit import queries as book
 from tests.people import PASSWORD, browser, person
 from tests.watching import bullmq
 from tests.web.conftest import Desk
@@ -25,13 +25,13 @@ pytestmark = pytest.mark.django_db
 def sums(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> FailedLogins:
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     own = FailedLogins()
-    monkeypatch.setattr("dashboard.views.access.failed_logins", own)
+    monkeypatch.setattr("dashboard.accounts.login_views.failed_logins", own)
     return own
 
 
 @pytest.fixture
 def ada() -> User:
-    return User.objects.create(username="ada", role=Role.ADMIN, password=make_password(PASSWORD))
+    return User.objects.create(username="ada", role=UserRole.ADMIN, password=make_password(PASSWORD))
 
 
 def stolen(user: User) -> Client:
@@ -143,5 +143,5 @@ def test_what_puts_jobs_back_in_line_never_waits_for_a_password(queue: str, ada:
 
 
 def test_nobody_is_asked_who_reads(ada: User) -> None:
-    client = stolen(person(Role.ADMIN))
+    client = stolen(person(UserRole.ADMIN))
     assert {client.get(page).status_code for page in ("/queues", "/audit", "/sessions", "/sessions/all")} == {200}

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import pytest
 from django.test import Client
 
-from dashboard.access import Role
+from dashboard.accounts.roles import UserRole
 from recovery.actions.catalog import ENTRIES
-from recovery.connections import registry
-from recovery.domain.acting import Act, Right
-from recovery.domain.jobs import State
+from recovery.domain.actions.types import Action, Right
+from recovery.domain.jobs import JobState
 from recovery.models import BulkRun
+from recovery.stores import registry
 from tests.people import browser, person
 from tests.watching import add, now_ms
 from tests.web.acting import BASE, REASON, active, attended, failed, look, queue, through
@@ -24,13 +24,13 @@ from tests.web.inbox import found, stuck
 pytestmark = pytest.mark.django_db(transaction=True)
 PAUSED = "bull:paused"
 EACH = (
-    (Role.VIEWER, ""),
-    *((Role.OPERATOR, setting) for setting in ("", "nothing", "many", "pause")),
-    (Role.ADMIN, ""),
+    (UserRole.VIEWER, ""),
+    *((UserRole.OPERATOR, setting) for setting in ("", "nothing", "many", "pause")),
+    (UserRole.ADMIN, ""),
 )
 # Executions of n8n have pages of their own, and their acts are on single ones.
-ON_PAGES = set(Act) - {Act.RELAUNCH, Act.RESCUE, Act.MARK, Act.RESTORE}
-STATES = (State.ACTIVE, State.WAITING, State.DELAYED, State.COMPLETED, State.FAILED)
+ON_PAGES = set(Action) - {Action.RELAUNCH, Action.RESCUE, Action.MARK, Action.RESTORE}
+STATES = (JobState.ACTIVE, JobState.WAITING, JobState.DELAYED, JobState.COMPLETED, JobState.FAILED)
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def offered(client: Client) -> set[str]:
 
 
 def test_what_is_offered_is_what_is_permitted(busy: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    every = offered(browser(person(Role.ADMIN)))
+    every = offered(browser(person(UserRole.ADMIN)))
     assert {act for act in ON_PAGES if any(f"act={act}" in one for one in every)} == ON_PAGES
     violations = []
     for role, setting in EACH:
@@ -101,21 +101,21 @@ def test_operators_may_what_the_setting_says(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, setting: str, rights: set[Right]
 ) -> None:
     allow(monkeypatch, setting)
-    assert Role.OPERATOR.rights == rights
-    assert Role.ADMIN.rights == set(Right)
-    assert Role.VIEWER.rights == set()
+    assert UserRole.OPERATOR.rights == rights
+    assert UserRole.ADMIN.rights == set(Right)
+    assert UserRole.VIEWER.rights == set()
 
 
 def test_nobody_but_who_may_act_in_bulk_deletes_many_jobs() -> None:
     assert {act for act, entry in ENTRIES.items() if entry.right(many=True) is Right.BULK} == {
-        Act.REMOVE,
-        Act.CLEAN,
-        Act.DRAIN,
+        Action.REMOVE,
+        Action.CLEAN,
+        Action.DRAIN,
     }
 
 
 def test_whoever_may_order_a_run_may_stop_it(busy: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    operator, admin = browser(person(Role.OPERATOR)), browser(person(Role.ADMIN))
+    operator, admin = browser(person(UserRole.OPERATOR)), browser(person(UserRole.ADMIN))
     for act, may_stop in (("retry", True), ("remove", False)):
         through(admin, f"/act?act={act}&queue=main/{BASE}&all=failed")
         run = BulkRun.objects.latest("pk")
@@ -126,11 +126,11 @@ def test_whoever_may_order_a_run_may_stop_it(busy: Desk, monkeypatch: pytest.Mon
 
 
 def test_what_is_restored_together_takes_the_right_to_act_on_many(busy: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    admin = browser(person(Role.ADMIN))
+    admin = browser(person(UserRole.ADMIN))
     through(admin, f"/act?act=remove&job=main/{BASE}/f1&job=main/{BASE}/f2")
     for setting, may_restore in (("nothing", False), ("many", True)):
         allow(monkeypatch, setting)
-        operator = browser(person(Role.OPERATOR))
+        operator = browser(person(UserRole.OPERATOR))
         page = operator.get("/audit").content.decode()
         link = re.search(r'href="(/audit/\d+/restore)"', page)
         assert (link is not None) is may_restore

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dashboard.access import Role
-from dashboard.live import mirror
-from dashboard.views import scanners
-from recovery.connections import registry
-from recovery.domain.chain import canonical, job_key
-from recovery.domain.refs import slug
-from recovery.domain.scans import Scan
+from dashboard.accounts.roles import UserRole
+from dashboard.live import state_cache
+from dashboard.scanners import views as scanners_views
+from recovery.domain.audit.hash_chain import canonical, job_key
+from recovery.domain.identifiers import slug
+from recovery.domain.scanners.types import ScannerKind
 from recovery.models import AuditEntry, PolicyLayer, ScanFind, ScannerPause, ScanRun
-from recovery.reads import pulses
-from recovery.reads.leading import Sign
-from recovery.reads.pulses import Pulse
+from recovery.reads.scanners import last_runs
+from recovery.reads.scanners.last_runs import LastScannerRun
+from recovery.reads.scanners.scheduler_status import SchedulerStatus
+from recovery.stores import registry
 from tests.people import browser, person, text
 from tests.watching import bullmq, now_ms
 from tests.web.acting import BASE, REASON
@@ -37,18 +37,18 @@ def admin(desk: Desk) -> Client:
     for base in (BASE, "bull:orders"):
         bullmq(desk.client, base)
     desk.look(BASE, "bull:orders")
-    scanners.forget()
-    return browser(person(Role.ADMIN))
+    scanners_views.forget()
+    return browser(person(UserRole.ADMIN))
 
 
-def ran(scan: Scan, *, ago: int = 1000, succeeded: bool = True, **facts: Any) -> None:
+def ran(scan: ScannerKind, *, ago: int = 1000, succeeded: bool = True, **facts: Any) -> None:
     at = now_ms() - ago
     told: dict[str, Any] = {"succeeded_at": at if succeeded else None, "next_at": at + 900_000} | facts
-    pulses.write(registry.registry().state(), scan, Pulse(at - 400, at, **told))
-    scanners.forget()
+    last_runs.write(registry.registry().state(), scan, LastScannerRun(at - 400, at, **told))
+    scanners_views.forget()
 
 
-def run(scan: Scan = Scan.STALE_CHECK, **facts: Any) -> ScanRun:
+def run(scan: ScannerKind = ScannerKind.STALE_CHECK, **facts: Any) -> ScanRun:
     at = now_ms()
     told: dict[str, Any] = {"status": "ended", "wanted_at": at - 5000, "started_at": at - 4000, "ended_at": at - 800}
     return ScanRun.objects.create(scanner=scan.value, **(told | facts))
@@ -59,8 +59,8 @@ def find(of: ScanRun, id: str = "7", **facts: Any) -> ScanFind:
     return ScanFind.objects.create(run=of, **(told | facts))
 
 
-def card(client: Client, scan: Scan) -> str:
-    scanners.forget()
+def card(client: Client, scan: ScannerKind) -> str:
+    scanners_views.forget()
     page = text(client, "/scanners/now")
     found = re.search(rf'<section [^>]*aria-labelledby="scan-{scan.value}".*?</section>', page, re.DOTALL)
     assert found, page
@@ -77,15 +77,22 @@ def badge(html: str) -> str:
 
 
 def test_there_is_a_card_for_each_with_what_it_looks_for(admin: Client) -> None:
-    for scan in Scan:
+    for scan in ScannerKind:
         told = card(admin, scan)
         assert scan.purpose in told
         assert badge(told) == "never ran"
 
 
 def test_a_card_says_what_the_last_run_came_to(admin: Client) -> None:
-    ran(Scan.STALE_CHECK, looked=1204, found=5, acted=3, refused=1, holds=("The budget of bull:mail is used up.",))
-    told = card(admin, Scan.STALE_CHECK)
+    ran(
+        ScannerKind.STALE_CHECK,
+        looked=1204,
+        found=5,
+        acted=3,
+        refused=1,
+        holds=("The budget of bull:mail is used up.",),
+    )
+    told = card(admin, ScannerKind.STALE_CHECK)
     assert badge(told) == "healthy"
     for said in (
         "1,204 <span",
@@ -99,32 +106,32 @@ def test_a_card_says_what_the_last_run_came_to(admin: Client) -> None:
 
 
 def test_one_that_failed_says_why_and_when_it_last_succeeded(admin: Client) -> None:
-    ran(Scan.AUTO_RETRY, succeeded_at=now_ms() - 2 * _HOUR, trouble="it did not answer within 0.5 s")
-    told = card(admin, Scan.AUTO_RETRY)
+    ran(ScannerKind.AUTO_RETRY, succeeded_at=now_ms() - 2 * _HOUR, trouble="it did not answer within 0.5 s")
+    told = card(admin, ScannerKind.AUTO_RETRY)
     assert badge(told) == "failing"
     assert "it did not answer within 0.5 s" in told
     assert re.search(r"Last success</dt><dd><time [^>]*>2 h ago", told)
 
 
 def test_one_that_should_have_run_since_is_late(admin: Client) -> None:
-    ran(Scan.STALE_CHECK, ago=2 * _HOUR)
-    assert badge(card(admin, Scan.STALE_CHECK)) == "late"
-    assert "overdue" in card(admin, Scan.STALE_CHECK)
+    ran(ScannerKind.STALE_CHECK, ago=2 * _HOUR)
+    assert badge(card(admin, ScannerKind.STALE_CHECK)) == "late"
+    assert "overdue" in card(admin, ScannerKind.STALE_CHECK)
 
 
 def test_a_card_says_where_it_acts(admin: Client) -> None:
-    assert 'enabled</span> <span class="muted">in all 2 queues' in card(admin, Scan.STALE_CHECK)
-    assert 'dry run</span> <span class="muted">in all 2 queues' in card(admin, Scan.ORPHAN_WATCH)
-    assert "no job table is known" in card(admin, Scan.STARTUP_SWEEP)
-    assert "Policy</dt>" not in card(admin, Scan.COLLECT)
+    assert 'enabled</span> <span class="muted">in all 2 queues' in card(admin, ScannerKind.STALE_CHECK)
+    assert 'dry run</span> <span class="muted">in all 2 queues' in card(admin, ScannerKind.ORPHAN_WATCH)
+    assert "no job table is known" in card(admin, ScannerKind.STARTUP_SWEEP)
+    assert "Policy</dt>" not in card(admin, ScannerKind.COLLECT)
     written = json.dumps({"orphan_watch": {"mode": "act"}})
     PolicyLayer.objects.create(deployment="main", base=BASE, written=written, by="anna", at=now_ms())
-    assert 'enabled</span> <span class="muted">in 1 of 2 queues' in card(admin, Scan.ORPHAN_WATCH)
+    assert 'enabled</span> <span class="muted">in 1 of 2 queues' in card(admin, ScannerKind.ORPHAN_WATCH)
 
 
 def test_a_paused_one_says_by_whom_and_why(admin: Client) -> None:
     ScannerPause.objects.create(scanner="prune", by="anna", at=now_ms(), reason="the disk is being moved")
-    told = card(admin, Scan.PRUNE)
+    told = card(admin, ScannerKind.PRUNE)
     assert badge(told) == "paused"
     assert "by <b>anna</b>" in told
     assert "the disk is being moved" in told
@@ -134,7 +141,7 @@ def test_a_paused_one_says_by_whom_and_why(admin: Client) -> None:
 def test_without_its_state_store_the_page_says_that_nothing_is_known(desk: Desk, admin: Client) -> None:
     desk.state.pause()
     try:
-        told = card(admin, Scan.STALE_CHECK)
+        told = card(admin, ScannerKind.STALE_CHECK)
     finally:
         desk.state.resume()
     assert badge(told) == "unknown"
@@ -145,12 +152,17 @@ def test_without_its_state_store_the_page_says_that_nothing_is_known(desk: Desk,
     ("sign", "says"),
     [
         (None, "no leader"),
-        (Sign("web-1", 77, None, 0, 0, "x"), "only reads: the database does not answer"),
-        (Sign("web-1", 77, 4711, 0, 0, "x"), 'title="term 4711">Leader: <code>web-1</code> (process 77) · since'),
+        (SchedulerStatus("web-1", 77, None, 0, 0, "x"), "only reads: the database does not answer"),
+        (
+            SchedulerStatus("web-1", 77, 4711, 0, 0, "x"),
+            'title="term 4711">Leader: <code>web-1</code> (process 77) · since',
+        ),
     ],
 )
-def test_it_says_who_leads(admin: Client, monkeypatch: pytest.MonkeyPatch, sign: Sign | None, says: str) -> None:
-    monkeypatch.setattr(mirror, "leader", lambda: sign)
+def test_it_says_who_leads(
+    admin: Client, monkeypatch: pytest.MonkeyPatch, sign: SchedulerStatus | None, says: str
+) -> None:
+    monkeypatch.setattr(state_cache, "leader", lambda: sign)
     assert says in text(admin, "/scanners")
 
 
@@ -232,8 +244,8 @@ def test_a_run_refreshes_until_it_is_over(admin: Client) -> None:
 def test_what_an_error_gives_away_is_redacted_for_everybody(admin: Client) -> None:
     one = run(status="failed", trouble=f"refused: password={SECRET}")
     find(one, what=f"failed with password={SECRET}", policy=f"never after password={SECRET}", why=f"password={SECRET}")
-    ran(Scan.STALE_CHECK, succeeded=False, trouble=f"refused: password={SECRET}")
-    viewer = browser(person(Role.VIEWER))
+    ran(ScannerKind.STALE_CHECK, succeeded=False, trouble=f"refused: password={SECRET}")
+    viewer = browser(person(UserRole.VIEWER))
     for address in (f"/scanners/runs/{one.pk}", "/scanners", "/scanners/stale-check"):
         assert SECRET not in text(viewer, address)
     assert SECRET not in text(admin, f"/scanners/runs/{one.pk}")
@@ -247,7 +259,7 @@ def test_harmful_names_are_only_text(admin: Client) -> None:
     find(one, NASTY, base=base, what=NASTY, act="requeue", outcome="refused", why=NASTY, policy=NASTY)
     run(deployment="main", base=base)
     ScannerPause.objects.create(scanner="prune", by=NASTY, at=now_ms(), reason=NASTY)
-    ran(Scan.STALE_CHECK, holds=(NASTY,), trouble=NASTY)
+    ran(ScannerKind.STALE_CHECK, holds=(NASTY,), trouble=NASTY)
     pages = ("/scanners", "/scanners/stale-check", f"/scanners/runs/{one.pk}", "/scanners/prune/pause")
     for address in pages:
         assert "<img" not in text(admin, address), address
@@ -256,12 +268,12 @@ def test_harmful_names_are_only_text(admin: Client) -> None:
 # -- orders
 
 
-def order(client: Client, scan: Scan = Scan.STALE_CHECK, **fields: str) -> Any:
+def order(client: Client, scan: ScannerKind = ScannerKind.STALE_CHECK, **fields: str) -> Any:
     return client.post(f"/scanners/{scan.value}/order", {"reason": REASON} | fields)
 
 
 def test_an_operator_has_it_look_and_follows_it(admin: Client) -> None:
-    answer = order(browser(person(Role.OPERATOR)), how="observe")
+    answer = order(browser(person(UserRole.OPERATOR)), how="observe")
     made = ScanRun.objects.get()
     assert answer.headers["Location"] == f"/scanners/runs/{made.pk}"
     assert (made.observes, made.reason, made.status) == (True, REASON, "waiting")
@@ -269,7 +281,7 @@ def test_an_operator_has_it_look_and_follows_it(admin: Client) -> None:
 
 
 def test_only_an_admin_has_it_act(admin: Client) -> None:
-    operator = browser(person(Role.OPERATOR))
+    operator = browser(person(UserRole.OPERATOR))
     assert "disabled" in text(operator, "/scanners/stale-check/order?how=act")
     assert order(operator, how="act").status_code == 403
     assert not ScanRun.objects.exists()
@@ -316,9 +328,9 @@ def test_one_that_is_paused_only_looks(admin: Client) -> None:
 def test_what_has_nothing_to_arm_simply_runs(admin: Client) -> None:
     page = text(admin, "/scanners/prune/order")
     assert 'name="how"' not in page
-    assert order(admin, Scan.PRUNE).status_code == 302
+    assert order(admin, ScannerKind.PRUNE).status_code == 302
     assert not ScanRun.objects.get().observes
-    assert "always runs" in order(admin, Scan.COLLECT).content.decode()
+    assert "always runs" in order(admin, ScannerKind.COLLECT).content.decode()
 
 
 def test_in_a_dialog_the_browser_is_sent_to_the_run(admin: Client) -> None:
@@ -361,15 +373,15 @@ def test_without_a_reason_nothing_is_paused(admin: Client) -> None:
     assert not ScannerPause.objects.exists()
 
 
-@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
-def test_nobody_else_pauses(admin: Client, role: Role) -> None:
+@pytest.mark.parametrize("role", [UserRole.VIEWER, UserRole.OPERATOR])
+def test_nobody_else_pauses(admin: Client, role: UserRole) -> None:
     other = browser(person(role))
     assert "/pause" not in text(other, "/scanners")
     assert other.post("/scanners/prune/pause", {"reason": REASON}).status_code == 403
 
 
 def test_a_viewer_reads_and_is_offered_nothing(admin: Client) -> None:
-    page = text(browser(person(Role.VIEWER)), "/scanners")
+    page = text(browser(person(UserRole.VIEWER)), "/scanners")
     assert "/order" not in page
     assert "stale-check" in page
 

@@ -8,7 +8,7 @@ import re
 import pytest
 from django.test import Client
 
-from recovery.reads import search
+from recovery.reads.queues import search
 from tests.people import browser, text
 from tests.watching import add, bullmq, finish, now_ms
 from tests.web.conftest import Desk

@@ -8,21 +8,23 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dashboard import gate_cells, server_known, server_past
-from dashboard.access import Role
-from dashboard.live import mirror
-from dashboard.live.image import Health
-from dashboard.scopes import Scope
-from recovery.connections import registry, state
-from recovery.connections.publishing import Publisher
-from recovery.domain.backlog import Backlog
-from recovery.domain.inbox import Inbox
-from recovery.domain.meters import FINE, Cell
-from recovery.domain.refs import QueueRef, slug
-from recovery.domain.servers import Process, Server, Stray
-from recovery.domain.verdicts import Cause, Kind, Stuck, Verdict
+from dashboard.accounts.roles import UserRole
+from dashboard.accounts.scopes import TokenScope
+from dashboard.live import state_cache
+from dashboard.live.cached_state import SnapshotHealth
+from dashboard.servers import chart_data, gate_presenters
+from dashboard.servers import queries as servers_queries
+from recovery.domain.identifiers import QueueRef, slug
+from recovery.domain.servers.metric_history import FINE, ServerCell
+from recovery.domain.servers.samples import LeftoverProcess, Server, ServerProcess
+from recovery.domain.servers.unsent_samples import UnsentSamples
+from recovery.domain.stuck.inbox import StuckInbox
+from recovery.domain.stuck.types import LossCause, StuckJob, Verdict, VerdictKind
 from recovery.models import GateFlip, Incident
-from recovery.reads import inboxes
+from recovery.reads.stuck import inbox_store
+from recovery.servers.sample_store import SampleStore
+from recovery.stores import registry
+from recovery.stores.state import state_keys
 from tests.machines import Machine, refused, told
 from tests.people import browser, person
 from tests.stores import Store
@@ -35,7 +37,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 MAIL = QueueRef("main", "bull:mail")
 SECRET = "hunter2-is-secret"
 NASTY = '"><img src=x onerror=alert(1)>'
-AWAY = Health(error="The state store does not answer: it hung up.", stale=True)
+AWAY = SnapshotHealth(error="The state store does not answer: it hung up.", stale=True)
 
 
 class Yard:
@@ -43,22 +45,22 @@ class Yard:
 
     def __init__(self, state_store: Store) -> None:
         self.store = state_store
-        self._publisher = Publisher(state_store.client)
+        self._publisher = SampleStore(state_store.client)
 
     def publish(self, *servers: Server) -> None:
         for server in servers:
-            past = Backlog()
+            past = UnsentSamples()
             for back in range(60, -1, -1):
                 at = server.sampled_at - back * FINE.unit
-                past.add(Cell(at, server.cpu_raw, server.cpu_ema, server.cpu_raw, 50.0, server.load1))
+                past.add(ServerCell(at, server.cpu_raw, server.cpu_ema, server.cpu_raw, 50.0, server.load1))
             self._publisher.publish(server, past)
         self.forget()
         wanted = {server.id for server in servers}
-        until(lambda: wanted <= {one.id for one in mirror.servers()}, 30, "they are read")
+        until(lambda: wanted <= {one.id for one in state_cache.servers()}, 30, "they are read")
 
     def forget(self) -> None:
-        mirror.forget()
-        for kept in (server_known._seconds, server_past._pasts, gate_cells._lately):
+        state_cache.forget_cached()
+        for kept in (servers_queries._seconds, chart_data._pasts, gate_presenters._lately):
             kept.forget()
 
 
@@ -83,7 +85,7 @@ def page(client: Client, path: str = "/servers") -> str:
 
 @pytest.fixture
 def admin() -> Client:
-    return browser(person(Role.ADMIN))
+    return browser(person(UserRole.ADMIN))
 
 
 def test_without_a_server_it_says_how_to_get_one(yard: Yard, admin: Client) -> None:
@@ -118,9 +120,9 @@ def test_a_server_that_nobody_told_of_is_not_found_and_one_that_is_gone_keeps_it
 ) -> None:
     assert admin.get("/servers/eu-9").status_code == 404
     yard.publish(a_server(), a_server("eu-2"))
-    yard.store.client.delete(state.server_metrics("eu-2"))
+    yard.store.client.delete(state_keys.server_metrics("eu-2"))
     yard.forget()
-    until(lambda: [one.id for one in mirror.servers()] == ["eu-1"], 30)
+    until(lambda: [one.id for one in state_cache.servers()] == ["eu-1"], 30)
     text = page(admin, "/servers/eu-2")
     assert 'data-state="unknown">gone</span>' in text
     assert "data-chart" in text
@@ -132,9 +134,9 @@ def test_a_server_that_nobody_told_of_is_not_found_and_one_that_is_gone_keeps_it
 def test_an_old_sample_is_said_to_be_old(yard: Yard, admin: Client) -> None:
     """How old it is, its key tells: it ends ten polls after the last one."""
     yard.publish(a_server())
-    yard.store.client.pexpire(state.server_metrics("eu-1"), 30_000)
+    yard.store.client.pexpire(state_keys.server_metrics("eu-1"), 30_000)
     yard.forget()
-    until(mirror.servers, 30)
+    until(state_cache.servers, 30)
     text = page(admin, "/servers/eu-1/now")
     for words in ("data-old", "last seen", "removed in"):
         assert words in text
@@ -144,12 +146,12 @@ def test_a_state_store_that_is_away_is_said_and_nothing_looks_well(
     yard: Yard, desk: Desk, admin: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     yard.publish(a_server())
-    kept = mirror.servers()
+    kept = state_cache.servers()
     desk.health = AWAY
     yard.store.stop()
     try:
-        monkeypatch.setattr(mirror, "servers", lambda: kept)
-        for forgotten in (server_known._seconds, server_past._pasts, gate_cells._lately):
+        monkeypatch.setattr(state_cache, "servers", lambda: kept)
+        for forgotten in (servers_queries._seconds, chart_data._pasts, gate_presenters._lately):
             forgotten.forget()
         text = page(admin, "/servers/eu-1")
     finally:
@@ -165,8 +167,8 @@ def test_workers_are_joined_with_their_connections_and_jobs(yard: Yard, desk: De
     hand.client_setname("bull:bWFpbA==:w:mail-1")
     end = "{}:{}".format(*hand.connection._sock.getsockname())
     desk.look(MAIL.base)
-    process = Process(8811, "node", f"node mail.js --token={SECRET}", now_ms() - 60_000, 31.2, 2**20, (end,))
-    yard.publish(a_server(processes=(process, Process(9, "python", "python -m worker", now_ms()))))
+    process = ServerProcess(8811, "node", f"node mail.js --token={SECRET}", now_ms() - 60_000, 31.2, 2**20, (end,))
+    yard.publish(a_server(processes=(process, ServerProcess(9, "python", "python -m worker", now_ms()))))
     text = page(admin, "/servers/eu-1")
     assert "<b>mail-1</b>" in text
     assert "pid 8811" in text
@@ -177,12 +179,12 @@ def test_workers_are_joined_with_their_connections_and_jobs(yard: Yard, desk: De
 
 
 def test_what_a_process_calls_itself_is_only_text_without_secrets(yard: Yard, admin: Client) -> None:
-    stray = Stray(
+    stray = LeftoverProcess(
         7, NASTY, f"ffmpeg password={SECRET}", 1, f"node {NASTY}", now_ms(), 94.0, 640, (f"/out/{NASTY}", "/etc/x")
     )
     yard.publish(a_server(NASTY, host=NASTY, strays=(stray,)))
     address = f"/servers/{slug(NASTY)}"
-    text, seen = page(admin, address), page(browser(person(Role.VIEWER)), address)
+    text, seen = page(admin, address), page(browser(person(UserRole.VIEWER)), address)
     for told_text in (text, seen):
         assert "<img" not in told_text
         assert "1 orphaned process" in told_text
@@ -210,9 +212,9 @@ def test_the_chart_has_what_was_lost_here_and_what_was_lost_nobody_knows_where(y
 
 def test_stuck_jobs_and_their_server_lead_to_each_other(yard: Yard, desk: Desk, admin: Client) -> None:
     yard.publish(a_server())
-    verdict = Verdict(Kind.ORPHAN, ("It has no lock.",), Cause.STARVED, "server eu-1 was at 97 %.")
-    lines = [Stuck(MAIL.job(server), "mail", verdict, now_ms(), server=server) for server in ("eu-1", "10.0.0.9")]
-    inboxes.publish(registry.registry().state(), Inbox(now_ms(), tuple(lines)))
+    verdict = Verdict(VerdictKind.ORPHAN, ("It has no lock.",), LossCause.STARVED, "server eu-1 was at 97 %.")
+    lines = [StuckJob(MAIL.job(server), "mail", verdict, now_ms(), server=server) for server in ("eu-1", "10.0.0.9")]
+    inbox_store.publish(registry.registry().state(), StuckInbox(now_ms(), tuple(lines)))
     desk.forget()
     assert '<a href="/stuck?server=eu-1">' in page(admin, "/servers/eu-1")
     text = page(admin, "/stuck?server=eu-1")
@@ -222,11 +224,13 @@ def test_stuck_jobs_and_their_server_lead_to_each_other(yard: Yard, desk: Desk, 
 
 
 def test_the_api_tells_the_same(yard: Yard, desk: Desk) -> None:
-    yard.publish(a_server(cpu_host=12.5), a_server("eu 2", processes=(Process(7, "node", f"x token={SECRET}", 5),)))
-    yard.store.client.zadd(state.SERVERS, {"gone": 5})
+    yard.publish(
+        a_server(cpu_host=12.5), a_server("eu 2", processes=(ServerProcess(7, "node", f"x token={SECRET}", 5),))
+    )
+    yard.store.client.zadd(state_keys.SERVERS, {"gone": 5})
     yard.forget()
-    until(lambda: len(mirror.servers()) == 2, 30)
-    machine = Machine(Scope.READ)
+    until(lambda: len(state_cache.servers()) == 2, 30)
+    machine = Machine(TokenScope.READ)
     found = told(machine.get("servers"))
     servers = {one["id"]: one for one in found["servers"]}
     assert set(servers) == {"eu-1", "eu~202"}

@@ -13,14 +13,14 @@ from django.test import AsyncClient, Client, RequestFactory
 from django.utils import timezone
 from pytest_django import Settings
 
-from dashboard import sessions, tokens
-from dashboard.access import Role
+from dashboard.accounts import sessions, tokens
+from dashboard.accounts.roles import UserRole
+from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.sessions import SessionStore, browser_name
 from dashboard.live import session as live
 from dashboard.models import LoginSession, User
-from dashboard.page_concurrency import VALID
-from dashboard.scopes import Scope
-from dashboard.sessions import SessionStore, browser_name
-from recovery.reads import audit as book
+from dashboard.server.page_concurrency import VALID
+from recovery.reads.audit import queries as book
 from tests.people import PASSWORD, browser, person
 
 pytestmark = pytest.mark.django_db
@@ -36,7 +36,7 @@ def row(client: Client) -> LoginSession:
 
 
 def test_the_key_of_a_session_is_nowhere_in_the_database() -> None:
-    client = browser(person(Role.VIEWER))
+    client = browser(person(UserRole.VIEWER))
     assert is_in(client)
     key = client.cookies["unstall-session"].value
     assert LoginSession.objects.count() == 1
@@ -74,7 +74,7 @@ def test_a_session_that_was_ended_meanwhile_is_not_written_again() -> None:
 
 
 def test_an_idle_session_is_over(settings: Settings) -> None:
-    client = browser(person(Role.VIEWER))
+    client = browser(person(UserRole.VIEWER))
     assert is_in(client)
     LoginSession.objects.update(last_used_at=timezone.now() - settings.SESSION_IDLE + timedelta(minutes=5))
     assert is_in(client)
@@ -84,13 +84,13 @@ def test_an_idle_session_is_over(settings: Settings) -> None:
 
 def test_without_an_idle_time_out_a_session_lasts(settings: Settings) -> None:
     settings.SESSION_IDLE = None
-    client = browser(person(Role.VIEWER))
+    client = browser(person(UserRole.VIEWER))
     LoginSession.objects.update(last_used_at=timezone.now() - timedelta(days=3))
     assert is_in(client)
 
 
 def test_use_does_not_move_the_end_of_a_session() -> None:
-    client = browser(person(Role.VIEWER))
+    client = browser(person(UserRole.VIEWER))
     ends = timezone.now() + timedelta(minutes=5)
     LoginSession.objects.update(expires_at=ends)
     changed = client.session
@@ -103,7 +103,7 @@ def test_use_does_not_move_the_end_of_a_session() -> None:
 
 
 def test_what_a_page_asks_for_by_itself_is_no_use() -> None:
-    client = browser(person(Role.VIEWER))
+    client = browser(person(UserRole.VIEWER))
     before = timezone.now() - timedelta(hours=1)
     LoginSession.objects.update(last_used_at=before)
     client.get("/sessions", headers={"X-Unstall-By-Itself": "1"})
@@ -117,7 +117,7 @@ def test_what_a_page_asks_for_by_itself_is_no_use() -> None:
 
 
 def test_the_use_is_written_once_a_minute() -> None:
-    client = browser(person(Role.VIEWER))
+    client = browser(person(UserRole.VIEWER))
     client.get("/sessions")
     first = LoginSession.objects.get().last_used_at
     client.get("/sessions")
@@ -134,7 +134,7 @@ def test_a_database_that_cannot_be_written_keeps_nobody_from_reading(
         raise DatabaseError("database or disk is full")
 
     request = rf.get("/queues")
-    request.session = SessionStore(browser(person(Role.VIEWER)).session.session_key)
+    request.session = SessionStore(browser(person(UserRole.VIEWER)).session.session_key)
     assert request.session.keys()
     request.session.last_used_at = timezone.now() - timedelta(hours=1)
     monkeypatch.setattr(sessions, "_rows", full)
@@ -156,8 +156,8 @@ def test_a_browser_has_a_name_that_people_know(agent: str, name: str) -> None:
 
 
 def test_a_person_sees_and_ends_their_own_sessions() -> None:
-    viewer = person(Role.VIEWER)
-    here, there, other = browser(viewer), browser(viewer), browser(person(Role.OPERATOR))
+    viewer = person(UserRole.VIEWER)
+    here, there, other = browser(viewer), browser(viewer), browser(person(UserRole.OPERATOR))
     there.get("/sessions", REMOTE_ADDR="192.0.2.7", headers={"User-Agent": FIREFOX})
     LoginSession.objects.filter(pk=row(there).pk).update(address="192.0.2.7", browser=FIREFOX)
     page = here.get("/sessions").content.decode()
@@ -172,32 +172,32 @@ def test_a_person_sees_and_ends_their_own_sessions() -> None:
 
 
 def test_all_others_are_ended_at_once_and_it_is_noted() -> None:
-    viewer = person(Role.VIEWER)
-    here, there, other = browser(viewer), browser(viewer), browser(person(Role.OPERATOR))
+    viewer = person(UserRole.VIEWER)
+    here, there, other = browser(viewer), browser(viewer), browser(person(UserRole.OPERATOR))
     assert here.post("/sessions/end-others").status_code == 302
     assert [is_in(client) for client in (here, there, other)] == [True, False, True]
     line = book.entries().lines[0]
     assert (line.act, line.actor) == ("end session", "some-viewer")
-    assert book.plain(line.number).body == {"person": "some-viewer", "sessions": 1}
+    assert book.load_entry(line.number).body == {"person": "some-viewer", "sessions": 1}
 
 
 def test_ending_this_session_leads_to_the_login() -> None:
-    client = browser(person(Role.VIEWER))
+    client = browser(person(UserRole.VIEWER))
     assert client.post(f"/sessions/{row(client).pk}/end").headers["Location"] == "/login"
     assert not is_in(client)
 
 
 def test_an_admin_sees_and_ends_those_of_everybody() -> None:
-    admin, viewer = browser(person(Role.ADMIN)), browser(person(Role.VIEWER))
+    admin, viewer = browser(person(UserRole.ADMIN)), browser(person(UserRole.VIEWER))
     assert "some-viewer" in admin.get("/sessions/all").content.decode()
     ended = admin.post(f"/sessions/{row(viewer).pk}/end", {"next": "/sessions/all"})
     assert ended.headers["Location"] == "/sessions/all"
     assert not is_in(viewer)
-    assert book.plain(book.entries().lines[0].number).body == {"person": "some-viewer", "sessions": 1}
+    assert book.load_entry(book.entries().lines[0].number).body == {"person": "some-viewer", "sessions": 1}
 
 
 def test_whoever_is_locked_out_has_no_session_to_come_back_to() -> None:
-    admin, viewer = browser(person(Role.ADMIN)), person(Role.VIEWER)
+    admin, viewer = browser(person(UserRole.ADMIN)), person(UserRole.VIEWER)
     theirs = browser(viewer)
     admin.post(f"/users/{viewer.pk}/active")
     assert not LoginSession.objects.filter(user=viewer).exists()
@@ -207,7 +207,7 @@ def test_whoever_is_locked_out_has_no_session_to_come_back_to() -> None:
 
 def test_a_new_password_ends_all_other_sessions(settings: Settings) -> None:
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-    anna = User.objects.create(username="anna", role=Role.OPERATOR, password=make_password(PASSWORD))
+    anna = User.objects.create(username="anna", role=UserRole.OPERATOR, password=make_password(PASSWORD))
     here, there = browser(anna), browser(anna)
     new = "another quiet night"
     here.post("/password", {"old_password": PASSWORD, "new_password1": new, "new_password2": new})
@@ -217,23 +217,23 @@ def test_a_new_password_ends_all_other_sessions(settings: Settings) -> None:
 
 
 def test_signing_out_is_noted() -> None:
-    browser(person(Role.VIEWER)).post("/logout")
+    browser(person(UserRole.VIEWER)).post("/logout")
     assert book.entries().lines[0].act == "log out"
 
 
 @pytest.mark.django_db(transaction=True)
 def test_who_watches_is_asked_in_one_query_however_many_there_are(django_assert_num_queries: object) -> None:
     """More often than before, so it has to be cheap."""
-    viewers = [browser(person(Role.VIEWER, f"viewer-{number}")) for number in range(30)]
+    viewers = [browser(person(UserRole.VIEWER, f"viewer-{number}")) for number in range(30)]
     known = [live.visitor(client.session.session_key or "") for client in viewers]
     watching = [visitor for visitor in known if visitor]
     assert len(watching) == 30
     User.objects.filter(username="viewer-3").update(is_active=False)
-    User.objects.filter(username="viewer-4").update(role=Role.ADMIN)
+    User.objects.filter(username="viewer-4").update(role=UserRole.ADMIN)
     User.objects.filter(username="viewer-5").update(password="other")
     LoginSession.objects.filter(user__username="viewer-6").delete()
     with django_assert_num_queries(1):  # type: ignore[operator]
-        ended = live.ended(watching)
+        ended = live.find_endings(watching)
     names = {User.objects.get(pk=visitor.id).username: ending.value for visitor, ending in ended.items()}
     signed_out = {f"viewer-{number}": "logged-out" for number in (3, 5, 6)}
     assert names == {**signed_out, "viewer-4": "role-changed"}
@@ -250,7 +250,7 @@ def test_who_watches_is_asked_in_one_query_however_many_there_are(django_assert_
     ],
 )
 def test_after_an_end_one_comes_back_to_a_place_of_ours(to: str, leads: str) -> None:
-    user = person(Role.VIEWER)
+    user = person(UserRole.VIEWER)
     client = browser(user)
     browser(user)
     other = LoginSession.objects.exclude(pk=row(client).pk).get()
@@ -264,11 +264,11 @@ def test_whoever_gives_out_places_hears_which_sessions_and_tokens_are_valid() ->
     def is_valid(path: str, **headers: Any) -> bool:
         return VALID in async_to_sync(asked.get)(path, **headers).asgi_request.scope  # type: ignore[attr-defined] # of ASGI
 
-    token = tokens.make("reader", frozenset({Scope.READ}), 1, None)[1]
+    token = tokens.make("reader", frozenset({TokenScope.READ}), 1, None)[1]
     assert is_valid("/api/v1/queues", headers={"Authorization": f"Bearer {token}"})
     assert not is_valid("/api/v1/queues", headers={"Authorization": f"Bearer {token}x"})
     asked.cookies["unstall-session"] = "made-up"
     assert not is_valid("/sessions")
     assert not is_valid("/login")
-    asked.cookies = browser(person(Role.VIEWER)).cookies
+    asked.cookies = browser(person(UserRole.VIEWER)).cookies
     assert is_valid("/sessions")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.access import Role
-from recovery.connections import registry
-from recovery.domain.refs import QueueRef
-from recovery.reads import search
-from recovery.reads.lists import Queue
+from dashboard.accounts.roles import UserRole
+from recovery.domain.identifiers import QueueRef
+from recovery.reads.queues import search
+from recovery.reads.queues.job_lists import Queue
+from recovery.stores import registry
 from tests.patience import promptly
 from tests.people import browser, person
 from tests.stores import Store
@@ -33,7 +33,7 @@ def hung(desk: Desk) -> Desk:
 
 @pytest.mark.parametrize("address", PAGES)
 def test_every_page_waits_for_one_timeout_only(hung: Desk, address: str) -> None:
-    client = browser(person(Role.VIEWER))
+    client = browser(person(UserRole.VIEWER))
     hung.store.pause()
     try:
         with promptly(0.9, address):
@@ -43,7 +43,7 @@ def test_every_page_waits_for_one_timeout_only(hung: Desk, address: str) -> None
 
 
 def test_a_known_failure_is_told_without_waiting_and_soon_forgotten(hung: Desk) -> None:
-    client = browser(person(Role.VIEWER))
+    client = browser(person(UserRole.VIEWER))
     hung.store.pause()
     try:
         assert client.get(f"{PAGE}jobs/1").status_code == 503

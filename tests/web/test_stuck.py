@@ -9,14 +9,14 @@ import pytest
 from django.http import QueryDict
 from django.test import Client
 
-from dashboard.access import Role
-from dashboard.views import stuck as view
-from recovery.connections import state
-from recovery.connections.registry import registry
-from recovery.domain.policy import Scanner
-from recovery.domain.verdicts import Cause, Kind
+from dashboard.accounts.roles import UserRole
+from dashboard.stuck import views as view
+from recovery.domain.policies.types import PolicyScanner
+from recovery.domain.stuck.types import LossCause, VerdictKind
 from recovery.models import Incident
-from recovery.reads.leading import Sign
+from recovery.reads.scanners.scheduler_status import SchedulerStatus
+from recovery.stores.registry import registry
+from recovery.stores.state import state_keys
 from tests.people import browser, person
 from tests.watching import bullmq, now_ms
 from tests.web.acting import BASE, look
@@ -33,7 +33,7 @@ def mail(desk: Desk) -> None:
     view._times.forget()
 
 
-def text(role: Role = Role.ADMIN, address: str = "/stuck") -> str:
+def text(role: UserRole = UserRole.ADMIN, address: str = "/stuck") -> str:
     answer = browser(person(role)).get(address)
     assert answer.status_code == 200
     return answer.content.decode()
@@ -56,7 +56,7 @@ def test_a_line_says_what_where_since_when_why_and_what_comes(desk: Desk) -> Non
 
 
 def test_an_unknown_cause_is_called_that_with_what_was_seen(desk: Desk) -> None:
-    found(desk, [stuck("42", cause=Cause.UNKNOWN, cause_evidence="its worker stayed connected.")])
+    found(desk, [stuck("42", cause=LossCause.UNKNOWN, cause_evidence="its worker stayed connected.")])
     page = text()
     assert "Cause <b>unknown</b>: its worker stayed connected." in page
     assert "Likely cause" not in page
@@ -64,7 +64,7 @@ def test_an_unknown_cause_is_called_that_with_what_was_seen(desk: Desk) -> None:
 
 def test_the_suggested_act_stands_out_and_the_others_are_in_the_menu(desk: Desk) -> None:
     found(desk, [stuck("42")])
-    page = text(Role.OPERATOR)
+    page = text(UserRole.OPERATOR)
     first, menu = page.split('<details class="menu">', 1)
     assert re.search(r'act=requeue[^>]*data-kind="primary"', first)
     assert "act=fail" in menu
@@ -74,7 +74,7 @@ def test_the_suggested_act_stands_out_and_the_others_are_in_the_menu(desk: Desk)
 
 def test_a_viewer_sees_it_all_and_no_button(desk: Desk) -> None:
     found(desk, [stuck("42")])
-    page = text(Role.VIEWER)
+    page = text(UserRole.VIEWER)
     assert ids(page) == ["42"]
     assert "act=requeue" not in page
     assert "data-select" not in page
@@ -82,16 +82,16 @@ def test_a_viewer_sees_it_all_and_no_button(desk: Desk) -> None:
 
 def test_whoever_may_act_on_many_gets_check_boxes_and_everything_at_once(desk: Desk) -> None:
     found(desk, [stuck("1"), stuck("2")])
-    page = text(Role.OPERATOR)
+    page = text(UserRole.OPERATOR)
     assert page.count("data-select ") == 2
     assert "Requeue 2 orphans</a>" in page
-    assert "all=orphan" not in text(Role.VIEWER)
+    assert "all=orphan" not in text(UserRole.VIEWER)
 
 
 def test_the_filter_is_in_the_address(desk: Desk) -> None:
     bullmq(desk.client, "bull:video")
     look(desk, BASE, "bull:video")
-    doomed = stuck("2", Kind.WORKER_LOST, cause=Cause.DEPLOYED, server="10.0.0.7")
+    doomed = stuck("2", VerdictKind.WORKER_LOST, cause=LossCause.DEPLOYED, server="10.0.0.7")
     found(desk, [stuck("1"), doomed, stuck("3", base="bull:video", is_quarantined=True)])
     assert ids(text(address="/stuck?verdict=worker-lost")) == ["2"]
     assert ids(text(address="/stuck?verdict=quarantined")) == ["3"]
@@ -119,7 +119,7 @@ def test_what_could_not_be_looked_at_is_no_all_clear(desk: Desk) -> None:
 
 
 def test_a_late_job_is_listed_and_no_all_clear(desk: Desk) -> None:
-    found(desk, [stuck("42", Kind.LATE)])
+    found(desk, [stuck("42", VerdictKind.LATE)])
     page = text()
     assert ids(page) == ["42"]
     assert "All clear" not in page
@@ -156,21 +156,21 @@ def test_an_outage_of_the_state_store_is_said_and_not_taken_for_nobody_having_lo
 
 
 def test_the_number_in_the_navigation_counts_all_that_is_stuck_in_the_colour_of_its_urgency(desk: Desk) -> None:
-    soon = {"until": now_ms() + 9000, "rescuer": Scanner.ORPHAN_WATCH}
-    registry().state().set(state.SCHEDULER, Sign("here", 1, 7, now_ms(), now_ms(), "me").encode())
+    soon = {"until": now_ms() + 9000, "rescuer": PolicyScanner.ORPHAN_WATCH}
+    registry().state().set(state_keys.SCHEDULER, SchedulerStatus("here", 1, 7, now_ms(), now_ms(), "me").encode())
     assert 'class="count"' not in text(address="/queues")
-    found(desk, [stuck("1"), stuck("2"), stuck("3", Kind.ORPHAN, **soon)])
+    found(desk, [stuck("1"), stuck("2"), stuck("3", VerdictKind.ORPHAN, **soon)])
     red = '<span class="count" data-tone="stuck">3<span class="hush"> stuck, 2 need manual action'
     assert red in text(address="/queues")
     assert red in text(address="/stuck/count")
-    found(desk, [stuck("3", Kind.ABANDONED, **soon)])
+    found(desk, [stuck("3", VerdictKind.ABANDONED, **soon)])
     assert '<span class="count" data-tone="warn">1<span class="hush"> stuck</span>' in text(address="/queues")
     found(desk)
     assert 'class="count"' not in text(address="/queues")
 
 
 def test_what_a_scanner_promised_is_taken_back_when_nobody_leads(desk: Desk) -> None:
-    found(desk, [stuck("3", rescuer=Scanner.STALE_CHECK, fate="Stale-check requeues it within 5 min.")])
+    found(desk, [stuck("3", rescuer=PolicyScanner.STALE_CHECK, fate="Stale-check requeues it within 5 min.")])
     page = text()
     assert "within 5 min" not in page
     assert "Never recovered in the current state. Stale-check is enabled, but no scheduler leads." in page
@@ -202,7 +202,7 @@ def test_harmful_names_are_only_text(desk: Desk) -> None:
 
 
 def test_a_queue_that_is_read_only_by_configuration_offers_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dashboard import buttons
+    from dashboard.actions import buttons
 
     found(desk, [stuck("1"), stuck("2")])
     monkeypatch.setattr(buttons, "_read_only", lambda: frozenset({"main"}))
@@ -232,12 +232,12 @@ def test_more_than_a_page_can_be_selected_at_once(desk: Desk, monkeypatch: pytes
     page = text()
     assert "All 3 matching:" in page
     assert [re.findall(r"act=(\w+)", link) for link in wide(page)] == [["requeue"], ["fail"], ["remove"]]
-    assert [re.findall(r"act=(\w+)", link) for link in wide(text(Role.OPERATOR))] == [["requeue"], ["fail"]]
-    assert wide(text(Role.VIEWER)) == []
+    assert [re.findall(r"act=(\w+)", link) for link in wide(text(UserRole.OPERATOR))] == [["requeue"], ["fail"]]
+    assert wide(text(UserRole.VIEWER)) == []
 
 
 def test_what_a_filter_holds_can_be_selected_at_once_and_the_link_carries_the_filter(desk: Desk) -> None:
-    found(desk, [stuck("1"), stuck("2"), stuck("3", Kind.WORKER_LOST)])
+    found(desk, [stuck("1"), stuck("2"), stuck("3", VerdictKind.WORKER_LOST)])
     page = text(address=f"/stuck?verdict=abandoned&queue=main/{BASE}")
     assert "All 2 matching:" in page
     asked = QueryDict(wide(page)[0].partition("?")[2])
@@ -252,7 +252,7 @@ def test_all_of_a_cut_inbox_are_those_that_are_listed(desk: Desk) -> None:
 
 
 def test_nothing_is_offered_on_all_of_what_is_read_only(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dashboard import buttons
+    from dashboard.actions import buttons
 
     found(desk, [stuck("1"), stuck("2")])
     monkeypatch.setattr(buttons, "_read_only", lambda: frozenset({"main"}))
@@ -261,6 +261,6 @@ def test_nothing_is_offered_on_all_of_what_is_read_only(desk: Desk, monkeypatch:
 
 @pytest.mark.parametrize("method", ["post", "put", "delete"])
 def test_it_is_only_read(desk: Desk, method: str) -> None:
-    client: Client = browser(person(Role.ADMIN))
+    client: Client = browser(person(UserRole.ADMIN))
     for address in ("/stuck", "/stuck/rows", "/stuck/count"):
         assert getattr(client, method)(address).status_code == 405

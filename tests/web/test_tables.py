@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from dashboard.access import Role
-from dashboard.live import mirror
-from dashboard.scopes import Scope
-from recovery.connections import registry
-from recovery.domain.counts import Snapshot
+from dashboard.accounts.roles import UserRole
+from dashboard.accounts.scopes import TokenScope
+from dashboard.live import state_cache
+from recovery.domain.queues.types import Snapshot
 from recovery.models import AuditEntry
+from recovery.stores import registry
 from tests.machines import Machine, refused, told
 from tests.people import browser, person
 from tests.stores import Store
@@ -37,8 +37,8 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state_store: Store) -
     with configured(tmp_path, monkeypatch, state_store, {"app": place}, TABLE):
         made = TableBench(place, state_store)
         newest: list[Snapshot] = []
-        monkeypatch.setattr(mirror, "newest", lambda: newest[-1] if newest else None)
-        monkeypatch.setattr(mirror, "health", lambda: FRESH)
+        monkeypatch.setattr(state_cache, "newest_snapshot", lambda: newest[-1] if newest else None)
+        monkeypatch.setattr(state_cache, "health", lambda: FRESH)
         made.add(1, 2)
         made.held(3, owner="importer-1")
         made.orphan(4, 5, owner="importer-2")
@@ -49,13 +49,13 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state_store: Store) -
         yield made
 
 
-def text(address: str, role: Role = Role.ADMIN, **headers: str) -> str:
+def text(address: str, role: UserRole = UserRole.ADMIN, **headers: str) -> str:
     answer = browser(person(role)).get(address, headers=headers)
     assert answer.status_code == 200, answer.content.decode()
     return html.unescape(answer.content.decode())
 
 
-def client(role: Role = Role.ADMIN) -> Client:
+def client(role: UserRole = UserRole.ADMIN) -> Client:
     return browser(person(role))
 
 
@@ -130,12 +130,12 @@ def test_a_row_has_a_page_with_its_data_and_its_error(bench: TableBench) -> None
 def test_a_viewer_sees_no_secret_of_a_row(bench: TableBench) -> None:
     bench.place.run("UPDATE jobs SET payload = ? WHERE id = 4", '{"password": "hunter2", "file": "a.csv"}')
     bench.forget()
-    page = text(f"{QUEUE}jobs/4", Role.VIEWER) + text(f"{QUEUE}jobs/4?tab=raw", Role.VIEWER)
+    page = text(f"{QUEUE}jobs/4", UserRole.VIEWER) + text(f"{QUEUE}jobs/4?tab=raw", UserRole.VIEWER)
     assert "hunter2" not in page
     assert "a.csv" not in page
-    assert "hunter2" not in text(f"{QUEUE}jobs/4", Role.OPERATOR)
+    assert "hunter2" not in text(f"{QUEUE}jobs/4", UserRole.OPERATOR)
     for tab in ("data", "raw"):
-        answer = client(Role.OPERATOR).post(f"{QUEUE}jobs/4/reveal?tab={tab}")
+        answer = client(UserRole.OPERATOR).post(f"{QUEUE}jobs/4/reveal?tab={tab}")
         assert "hunter2" in answer.content.decode()
 
 
@@ -189,10 +189,10 @@ def test_a_row_that_somebody_holds_takes_force(bench: TableBench) -> None:
 def test_all_failed_rows_are_retried_by_the_scheduler(bench: TableBench) -> None:
     answer = through(client(), "/act?act=retry&queue=app/jobs&all=failed", word="jobs")
     assert answer.status_code in (200, 302)
-    from recovery.actions.bulk import Runner
-    from recovery.domain.mandate import Mandate, always
+    from recovery.actions.bulk.bulk_runs import BulkRunner
+    from recovery.domain.scheduler.leader_token import LeaderToken, always_leader
 
-    runner = Runner(registry.registry(), Mandate(1, always))
+    runner = BulkRunner(registry.registry(), LeaderToken(1, always_leader))
     runner.run(0)
     runner.close()
     assert bench.states()[6] == "queued"
@@ -240,7 +240,7 @@ def test_a_database_that_is_away_is_told_and_the_page_stands(bench: TableBench) 
 
 
 def test_a_machine_reads_tables_like_queues(bench: TableBench) -> None:
-    machine = Machine(Scope.READ)
+    machine = Machine(TokenScope.READ)
     (queue,) = told(machine.get("queues"))["queues"]
     assert (queue["library"], queue["counts"]["active"], queue["trouble"]) == ("table", 3, None)
     whole = told(machine.get("queues/app/jobs"))
@@ -254,7 +254,7 @@ def test_a_machine_reads_tables_like_queues(bench: TableBench) -> None:
 
 
 def test_a_machine_acts_on_rows_like_on_jobs(bench: TableBench) -> None:
-    machine = Machine(Scope.READ, Scope.ACT, Scope.BULK)
+    machine = Machine(TokenScope.READ, TokenScope.ACT, TokenScope.BULK)
     order = {"act": "requeue", "queue": "app/jobs", "jobs": [{"id": "4"}, {"id": "3"}, {"id": "99"}], "reason": "r"}
     results = {one["job"]: one["outcome"] for one in told(machine.post("actions", order))["results"]}
     assert results == {"4": "done", "3": "refused", "99": "missing"}

@@ -10,10 +10,10 @@ from django.db import OperationalError
 from django.test import Client
 from django.utils import timezone
 
-from dashboard.access import Role
+from dashboard.accounts.roles import UserRole
+from dashboard.accounts.scopes import TokenScope
 from dashboard.models import MachineToken
-from dashboard.scopes import Scope
-from recovery.actions import audit
+from recovery.actions.audit import audit_log
 from recovery.errors import NotRecorded
 from recovery.models import AuditEntry
 from tests.machines import Machine, told
@@ -27,7 +27,7 @@ FORM = {"name": "deploy", "scopes": ["read", "act"], "days": "30"}
 
 @pytest.fixture
 def admin() -> Client:
-    return browser(person(Role.ADMIN, "anna"))
+    return browser(person(UserRole.ADMIN, "anna"))
 
 
 def made(admin: Client, **changed: object) -> str:
@@ -89,7 +89,7 @@ def test_a_name_is_used_once_also_after_it_was_revoked(admin: Client) -> None:
 
 def test_two_who_take_one_name_at_once_do_not_both_get_it(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     made(admin)
-    monkeypatch.setattr("dashboard.forms.TokenForm.clean_name", lambda form: form.cleaned_data["name"])
+    monkeypatch.setattr("dashboard.accounts.forms.TokenForm.clean_name", lambda form: form.cleaned_data["name"])
     answer = admin.post("/tokens/make", FORM)
     assert answer.status_code == 422
     assert MachineToken.objects.count() == 1
@@ -113,7 +113,7 @@ def test_what_cannot_be_audited_is_not_made(admin: Client, monkeypatch: pytest.M
     def full(*_: object, **__: object) -> int:
         raise NotRecorded("The audit cannot be written, so nothing was changed.")
 
-    monkeypatch.setattr(audit, "note", full)
+    monkeypatch.setattr(audit_log, "note", full)
     answer = admin.post("/tokens/make", FORM)
     assert answer.status_code in (409, 503)
     assert not MachineToken.objects.exists()
@@ -132,9 +132,9 @@ def test_a_token_that_does_not_exist_is_not_revoked(admin: Client) -> None:
     assert admin.post("/tokens/77/revoke").status_code == 404
 
 
-@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
-def test_nobody_else_makes_sees_or_revokes_any(role: Role) -> None:
-    Machine(Scope.READ)
+@pytest.mark.parametrize("role", [UserRole.VIEWER, UserRole.OPERATOR])
+def test_nobody_else_makes_sees_or_revokes_any(role: UserRole) -> None:
+    Machine(TokenScope.READ)
     other = browser(person(role))
     assert other.get("/tokens").status_code == 403
     assert other.post("/tokens/make", FORM).status_code == 403
@@ -146,13 +146,13 @@ def test_nobody_else_makes_sees_or_revokes_any(role: Role) -> None:
 
 def test_a_form_without_its_csrf_token_makes_none(admin: Client) -> None:
     client = Client(enforce_csrf_checks=True)
-    client.force_login(person(Role.ADMIN, "anna"), backend="django.contrib.auth.backends.ModelBackend")
+    client.force_login(person(UserRole.ADMIN, "anna"), backend="django.contrib.auth.backends.ModelBackend")
     assert client.post("/tokens/make", FORM).status_code == 403
     assert not MachineToken.objects.exists()
 
 
 def test_scopes_of_another_version_are_no_right(desk: Desk) -> None:
-    machine = Machine(Scope.READ)
+    machine = Machine(TokenScope.READ)
     MachineToken.objects.update(scopes="gate everything")
     assert machine.get("queues").status_code == 403
 
@@ -161,5 +161,5 @@ def test_a_dead_database_makes_none(admin: Client, monkeypatch: pytest.MonkeyPat
     def dead(*_: object) -> None:
         raise OperationalError("gone")
 
-    monkeypatch.setattr("dashboard.tokens.make", dead)
+    monkeypatch.setattr("dashboard.accounts.tokens.make", dead)
     assert admin.post("/tokens/make", FORM).status_code == 503

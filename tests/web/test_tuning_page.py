@@ -9,12 +9,12 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import DatabaseError
 from django.test import Client
 
-from dashboard.access import Role
-from dashboard.tuning_form import ALL_LIMIT, FILE_LIMIT
-from dashboard.views import tuning as view
-from recovery.domain.counts import Flavour, Library
+from dashboard.accounts.roles import UserRole
+from dashboard.tuning import views as view
+from dashboard.tuning.forms import ALL_LIMIT, FILE_LIMIT
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
 from recovery.models import AuditEntry, Incident
-from recovery.reads import incidents
+from recovery.reads.stuck import incidents
 from tests.people import browser, person, text
 from tests.tuning import COMPOSE, KUBERNETES
 from tests.watching import now_ms
@@ -22,7 +22,7 @@ from tests.web.conftest import Desk
 
 pytestmark = pytest.mark.django_db(transaction=True)
 PAGE = "/tuning"
-N8N = Flavour(Library.BULL, 4)
+N8N = LibraryVersion(QueueLibrary.BULL, 4)
 
 
 @pytest.fixture(autouse=True)
@@ -36,8 +36,8 @@ def post(client: Client, status: int = 200, **fields: object) -> str:
     return answer.content.decode()
 
 
-@pytest.mark.parametrize("role", Role)
-def test_everybody_who_may_look_may_ask(role: Role) -> None:
+@pytest.mark.parametrize("role", UserRole)
+def test_everybody_who_may_look_may_ask(role: UserRole) -> None:
     page = post(browser(person(role)), text=KUBERNETES)
     assert "lock 60 + check 30 = 90 s" in page
     assert "preStop 0 + shutdown 30 = 30 s, grace period 30 s" in page
@@ -92,7 +92,7 @@ def test_a_fault_of_ours_tells_nobody_what_was_pasted(monkeypatch: pytest.Monkey
     def broken(_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(view, "scene", broken)
+    monkeypatch.setattr(view, "parse_files", broken)
     answer = viewer.post(PAGE, {"text": COMPOSE})
     assert answer.status_code == 500
     assert b"hunter" not in answer.content

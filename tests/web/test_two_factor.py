@@ -13,12 +13,12 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from pytest_django import Settings
 
-from dashboard import two_factor
-from dashboard.access import Role
-from dashboard.failed_logins import FailedLogins
-from dashboard.login_limits import MOST, LoginFailureKind
+from dashboard.accounts import two_factor
+from dashboard.accounts.failed_logins import FailedLogins
+from dashboard.accounts.login_limits import MOST, LoginFailureKind
+from dashboard.accounts.roles import UserRole
 from dashboard.models import LoginSession, RecoveryCode, User
-from recovery.reads import audit as book
+from recovery.reads.audit import queries as book
 from tests.people import PASSWORD, browser, person
 
 pytestmark = pytest.mark.django_db
@@ -29,12 +29,12 @@ SEED = "5eed" * 16
 @pytest.fixture(autouse=True)
 def _quick(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-    monkeypatch.setattr("dashboard.views.access.failed_logins", FailedLogins())
+    monkeypatch.setattr("dashboard.accounts.login_views.failed_logins", FailedLogins())
 
 
 @pytest.fixture
 def anna() -> User:
-    return User.objects.create(username="anna", role=Role.OPERATOR, password=make_password(PASSWORD))
+    return User.objects.create(username="anna", role=UserRole.OPERATOR, password=make_password(PASSWORD))
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_a_recovery_code_lets_in_once(anna: User, codes: list[str]) -> None:
 
 
 def test_a_recovery_code_of_somebody_else_lets_nobody_in(anna: User, codes: list[str]) -> None:
-    boris = person(Role.ADMIN, "boris")
+    boris = person(UserRole.ADMIN, "boris")
     theirs = two_factor.turn_on(boris, "b" * 64, 0)
     client = browser()
     log_in(client)
@@ -171,12 +171,12 @@ def test_a_right_password_of_before_leads_no_further(
     elif change == "off":
         two_factor.turn_off(anna)
     else:
-        monkeypatch.setattr("dashboard.views.access.PENDING_SECONDS", -1)
+        monkeypatch.setattr("dashboard.accounts.login_views.PENDING_SECONDS", -1)
     assert client.post("/login/code", {"code": code()}).headers["Location"] == "/login"
 
 
 def test_a_one_time_link_asks_for_the_code_too(anna: User, codes: list[str]) -> None:
-    admin = browser(person(Role.ADMIN, "boris"))
+    admin = browser(person(UserRole.ADMIN, "boris"))
     page = admin.post(f"/users/{anna.pk}/link").content.decode()
     link = re.search(r"(/welcome/[^\"]+)", page)
     assert link
@@ -203,14 +203,14 @@ def test_one_turns_it_off_again(anna: User, codes: list[str]) -> None:
 
 
 def test_an_admin_turns_it_off_for_who_has_lost_everything(anna: User, codes: list[str]) -> None:
-    admin = browser(person(Role.ADMIN, "boris"))
+    admin = browser(person(UserRole.ADMIN, "boris"))
     assert "2FA off" in admin.get("/users").content.decode()
     assert admin.post(f"/users/{anna.pk}/two-factor-off").status_code == 302
     assert log_in(browser()) == "/sessions"
     line = book.entries().lines[-1]
     acts = {one.act: one for one in book.entries().lines}
     assert line
-    assert book.plain(acts["two-factor off"].number).body == {"person": "anna"}
+    assert book.load_entry(acts["two-factor off"].number).body == {"person": "anna"}
 
 
 def test_the_shell_turns_it_off_for_an_admin_who_has_lost_everything(anna: User, codes: list[str]) -> None:

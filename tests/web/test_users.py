@@ -6,8 +6,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from dashboard import people
-from dashboard.access import Role
+from dashboard.accounts import user_changes
+from dashboard.accounts.roles import UserRole
 from dashboard.models import User
 from tests.people import PASSWORD, browser, person
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def anna() -> User:
-    return person(Role.ADMIN, "anna")
+    return person(UserRole.ADMIN, "anna")
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_a_new_person_comes_in_by_the_link_that_is_shown_once(admin: Client) -> 
     assert found[1] not in admin.get("/users").content.decode()
     assert browser().post(found[1], {"password": PASSWORD}).status_code == 302
     boris = User.objects.get(username="boris")
-    assert boris.role == Role.OPERATOR
+    assert boris.role == UserRole.OPERATOR
     assert boris.check_password(PASSWORD)
 
 
@@ -57,7 +57,7 @@ def test_who_cannot_be_added_is_not(admin: Client, username: str, role: str, why
 
 
 def test_a_role_changes_at_once(admin: Client) -> None:
-    boris = person(Role.VIEWER, "boris")
+    boris = person(UserRole.VIEWER, "boris")
     his = browser(boris)
     assert his.get("/users").status_code == 403
     admin.post(reverse("user-role", args=[boris.pk]), {"role": "admin"})
@@ -71,17 +71,17 @@ def test_the_last_admin_stays_one(admin: Client, anna: User) -> None:
         assert "last active admin" in answer.content.decode()
     anna.refresh_from_db()
     assert anna.is_active
-    assert anna.role == Role.ADMIN
+    assert anna.role == UserRole.ADMIN
 
 
 def test_an_admin_who_is_locked_out_saves_nobody(anna: User) -> None:
-    User.objects.create(username="gone", role=Role.ADMIN, is_active=False)
-    with pytest.raises(people.LastAdmin):
-        people.set_role(anna, Role.VIEWER)
+    User.objects.create(username="gone", role=UserRole.ADMIN, is_active=False)
+    with pytest.raises(user_changes.LastAdmin):
+        user_changes.set_role(anna, UserRole.VIEWER)
 
 
 def test_with_two_admins_one_may_go(admin: Client, anna: User) -> None:
-    person(Role.ADMIN, "boris")
+    person(UserRole.ADMIN, "boris")
     assert admin.post(reverse("user-active", args=[anna.pk])).status_code == 302
     assert admin.get("/users").status_code == 302
 

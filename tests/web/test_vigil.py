@@ -9,21 +9,23 @@ from pathlib import Path
 import pytest
 from django.db import connection
 
-from dashboard.live.image import Health, Image
-from dashboard.live.vigil import EVERY, Vigil
-from recovery.connections import channels, registry, state
+from dashboard.alerts.no_leader_watch import EVERY, NoLeaderWatch
+from dashboard.live.cached_state import CachedState, SnapshotHealth
+from recovery.alerts import delivery
 from recovery.models import Alert
+from recovery.stores import registry
+from recovery.stores.state import state_keys
 from tests.receivers import Hooked, hooked
 from tests.stores import Store
 from tests.watching import config_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 AT = 1_760_000_000_000
-LED = Health(snapshot_age_ms=800, scheduler_alive=True, stale=False)
-ALONE = Health(snapshot_age_ms=60_000, scheduler_alive=False)
-UNLED = Health(snapshot_age_ms=800, scheduler_alive=True, stale=False, is_unled=True)
-BLIND = Health(error="The state store does not answer: redis://state: connection refused")
-NOT_YET = Health()
+LED = SnapshotHealth(snapshot_age_ms=800, scheduler_alive=True, stale=False)
+ALONE = SnapshotHealth(snapshot_age_ms=60_000, scheduler_alive=False)
+UNLED = SnapshotHealth(snapshot_age_ms=800, scheduler_alive=True, stale=False, is_unled=True)
+BLIND = SnapshotHealth(error="The state store does not answer: redis://state: connection refused")
+NOT_YET = SnapshotHealth()
 
 
 @pytest.fixture
@@ -40,17 +42,17 @@ def _configured(
     toml = tmp_path / "unstall.toml"
     toml.write_text(f'{toml.read_text()}\n[alerts]\n[[alerts.webhooks]]\nname = "ops"\nurl = "{hook.url}"\n')
     monkeypatch.setenv("UNSTALL_CONFIG", str(toml))
-    monkeypatch.setattr(channels, "SECONDS", 30.0)  # more than a busy machine needs
+    monkeypatch.setattr(delivery, "SECONDS", 30.0)  # more than a busy machine needs
     registry.reset()
     yield
     registry.reset()
 
 
-def vigil() -> Vigil:
-    return Vigil(registry.registry().config, Image(2.0))
+def vigil() -> NoLeaderWatch:
+    return NoLeaderWatch(registry.registry().config, CachedState(2.0))
 
 
-def watch(health: Health, start: int, seconds: int, *vigils: Vigil) -> None:
+def watch(health: SnapshotHealth, start: int, seconds: int, *vigils: NoLeaderWatch) -> None:
     """Looks of each, as far apart as they are."""
     for second in range(start, start + seconds, int(EVERY)):
         for one in vigils:
@@ -92,13 +94,13 @@ def test_of_several_web_processes_one_tells_and_the_next_takes_over(hook: Hooked
     with no_database():
         watch(ALONE, 0, 60, first, second)
         assert hook.events() == ["firing"]
-        state_store.client.delete(state.TELLER)  # it ended, and its claim with it
+        state_store.client.delete(state_keys.NO_LEADER_NOTIFIER)  # it ended, and its claim with it
         second.look(AT + 61_000, ALONE)
-        assert state_store.client.get(state.TELLER) == second._me.encode()
+        assert state_store.client.get(state_keys.NO_LEADER_NOTIFIER) == second._me.encode()
 
 
 @pytest.mark.parametrize("health", [BLIND, ALONE])
-def test_what_was_told_without_the_database_is_not_told_again_with_it(hook: Hooked, health: Health) -> None:
+def test_what_was_told_without_the_database_is_not_told_again_with_it(hook: Hooked, health: SnapshotHealth) -> None:
     one, other = vigil(), vigil()
     with no_database():
         watch(health, 0, 60, one)
@@ -131,10 +133,10 @@ def test_two_troubles_in_a_row_are_two_alerts_and_each_end_is_that_of_a_beginnin
 def test_who_takes_over_while_the_database_is_away_knows_what_was_told(hook: Hooked, state_store: Store) -> None:
     one, other = vigil(), vigil()
     watch(ALONE, 0, 60, other)
-    state_store.client.delete(state.TELLER)
+    state_store.client.delete(state_keys.NO_LEADER_NOTIFIER)
     watch(LED, 60, 120, one, other)
     assert hook.events() == ["firing", "resolved"]
-    state_store.client.delete(state.TELLER)
+    state_store.client.delete(state_keys.NO_LEADER_NOTIFIER)
     with no_database():
         watch(LED, 180, 120, other, one)
     watch(LED, 300, 30, one, other)

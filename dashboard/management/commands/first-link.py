@@ -7,9 +7,9 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from dashboard.invitations import first_link
+from dashboard.accounts.invitations import first_link
 from recovery import config
-from recovery.processes.address import UNIX, origin
+from recovery.processes.listen_address import UNIX, origin
 
 
 class Command(BaseCommand):

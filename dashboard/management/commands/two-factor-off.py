@@ -8,10 +8,10 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 
-from dashboard import people, two_factor
+from dashboard.accounts import two_factor, user_changes
 from dashboard.models import User
-from recovery.actions import audit
-from recovery.management import calling
+from recovery.actions.audit import audit_log
+from recovery.management import arguments
 
 
 class Command(BaseCommand):
@@ -29,6 +29,6 @@ class Command(BaseCommand):
         with transaction.atomic():
             if not two_factor.turn_off(user):
                 raise CommandError(f"{user.username} has no two-factor authentication.")
-            people.end_sessions(user)
-            audit.note(calling.actor(), "two-factor off", body={"person": user.username})
+            user_changes.end_sessions(user)
+            audit_log.note(arguments.actor(), "two-factor off", body={"person": user.username})
         self.stdout.write(f"Two-factor authentication of {user.username} is off; their sessions are ended.")

@@ -9,10 +9,10 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, SystemCheckError
 
-from dashboard import logs
+from dashboard import logging_config
 from dashboard.asgi import application, hub
-from dashboard.live.listen import CannotListen, address, forget, listen
-from dashboard.live.server import WebServer, configuration, raise_file_limit
+from dashboard.server.listen import CannotListen, address, forget, listen
+from dashboard.server.uvicorn_server import WebServer, configuration, raise_file_limit
 from recovery import config
 from recovery.errors import ConfigError, Problem
 
@@ -32,7 +32,9 @@ class Command(BaseCommand):
             self.stderr.write(str(problem))
             sys.exit(WRONG_CALL)
         raise_file_limit()
-        self.stdout.write(logs.line(time.time(), "info", "dashboard", f"Unstall listens on {address(listener)}"))
+        self.stdout.write(
+            logging_config.line(time.time(), "info", "dashboard", f"Unstall listens on {address(listener)}")
+        )
         WebServer(configuration(application, settings.TRUSTED_PROXIES), hub).run([listener])
         forget(settings.BIND)
 

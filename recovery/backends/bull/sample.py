@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from recovery.backends.base import Command, Replies
 from recovery.backends.bull.keys import BullKeys
-from recovery.backends.shared import decode
-from recovery.backends.shared.oldest import oldest, only, problem
-from recovery.domain.counts import Counts, Flavour, QueueSample
-from recovery.domain.refs import QueueRef, text
+from recovery.backends.redis_common import decode
+from recovery.backends.redis_common.sample_replies import oldest, problem, single_id
+from recovery.domain.identifiers import QueueRef, decode_name
+from recovery.domain.queues.types import JobCounts, LibraryVersion, QueueSample
 
 _WAITING, _ACTIVE, _PAUSED, _DELAYED, _COMPLETED, _FAILED = range(6)
 _FLAG, _TAIL, _PAUSED_TAIL, _RUNNING, _DUE, _WATCHDOG, _LIMITER, _ADDED = range(6, 14)
@@ -34,15 +34,15 @@ def plan(base: str) -> tuple[Command, ...]:
     )
 
 
-def read(ref: QueueRef, flavour: Flavour, replies: Replies) -> tuple[QueueSample, tuple[str, str]]:
+def read(ref: QueueRef, flavour: LibraryVersion, replies: Replies) -> tuple[QueueSample, tuple[str, str]]:
     """Returns the sample. Bull has no set of prioritized jobs, and no children: those are 0, not unknown."""
     due = decode.pairs(replies[_DUE])
     flag = decode.count(replies[_FLAG])
-    running = only(replies[_RUNNING])
+    running = single_id(replies[_RUNNING])
     sample = QueueSample(
         ref=ref,
         flavour=flavour,
-        counts=Counts(
+        counts=JobCounts(
             waiting=decode.count(replies[_WAITING]),
             active=decode.count(replies[_ACTIVE]),
             prioritized=0,
@@ -59,5 +59,5 @@ def read(ref: QueueRef, flavour: Flavour, replies: Replies) -> tuple[QueueSample
         added=decode.integer(replies[_ADDED]),
         error=problem(replies),
     )
-    first = oldest((only(replies[_TAIL]), only(replies[_PAUSED_TAIL])))
-    return sample, (first, text(running) if running else "")
+    first = oldest((single_id(replies[_TAIL]), single_id(replies[_PAUSED_TAIL])))
+    return sample, (first, decode_name(running) if running else "")

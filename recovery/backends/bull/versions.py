@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from recovery.backends.base import Capabilities
-from recovery.backends.shared.layout import Layout, Place
-from recovery.domain.counts import Flavour
-from recovery.domain.jobs import State
+from recovery.backends.redis_common.layout import Layout, StatePlace
+from recovery.domain.jobs import JobState
+from recovery.domain.queues.types import LibraryVersion
 
 METRICS = 4  # since 4.7.0
 
 LAYOUT = Layout(
     (
-        Place(State.WAITING, b"wait", is_list=True),
-        Place(State.PAUSED, b"paused", is_list=True),
-        Place(State.DELAYED, b"delayed"),
-        Place(State.ACTIVE, b"active", is_list=True),
-        Place(State.COMPLETED, b"completed", newest_first=True),
-        Place(State.FAILED, b"failed", newest_first=True),
+        StatePlace(JobState.WAITING, b"wait", is_list=True),
+        StatePlace(JobState.PAUSED, b"paused", is_list=True),
+        StatePlace(JobState.DELAYED, b"delayed"),
+        StatePlace(JobState.ACTIVE, b"active", is_list=True),
+        StatePlace(JobState.COMPLETED, b"completed", newest_first=True),
+        StatePlace(JobState.FAILED, b"failed", newest_first=True),
     )
 )
 
-_STATES = (State.ACTIVE, State.WAITING, State.DELAYED, State.COMPLETED, State.FAILED, State.PAUSED)
+_STATES = (JobState.ACTIVE, JobState.WAITING, JobState.DELAYED, JobState.COMPLETED, JobState.FAILED, JobState.PAUSED)
 
 
-def capabilities(flavour: Flavour) -> Capabilities:
+def capabilities(flavour: LibraryVersion) -> Capabilities:
     return Capabilities(
         states=_STATES,
         schedulers=True,

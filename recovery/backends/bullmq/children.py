@@ -6,10 +6,10 @@ from collections.abc import Callable
 from itertools import islice
 from typing import NamedTuple
 
-from recovery.backends.base import CHILD_LIMIT, Command, Wire
+from recovery.backends.base import CHILD_LIMIT, Command, CommandClient
 from recovery.backends.bullmq.keys import BullMQKeys
-from recovery.backends.shared import decode
-from recovery.backends.shared.refusals import ID_BYTES
+from recovery.backends.redis_common import decode
+from recovery.backends.redis_common.reply_errors import ID_BYTES
 
 # A hash of up to this many children is listed by all its field names, in a steady order. What they returned, which
 # may be of any size, is never fetched.
@@ -24,7 +24,7 @@ class Children(NamedTuple):
     total: int | None = 0
 
 
-def read(wire: Wire, keys: BullMQKeys, id: bytes) -> Children:
+def read(wire: CommandClient, keys: BullMQKeys, id: bytes) -> Children:
     """Reads the children, failures first: they are what a person looks for."""
     places: tuple[tuple[str, bytes, bytes, _Listing], ...] = (
         ("unsuccessful", b"ZCARD", keys.unsuccessful(id), _of_sorted_set),
@@ -43,21 +43,21 @@ def read(wire: Wire, keys: BullMQKeys, id: bytes) -> Children:
     return Children(tuple(islice(listed.items(), CHILD_LIMIT)), total)
 
 
-_Listing = Callable[[Wire, bytes, int], list[bytes]]
+_Listing = Callable[[CommandClient, bytes, int], list[bytes]]
 
 
-def _of_sorted_set(wire: Wire, key: bytes, _size: int) -> list[bytes]:
+def _of_sorted_set(wire: CommandClient, key: bytes, _size: int) -> list[bytes]:
     return _items(wire, (b"ZRANGE", key, 0, CHILD_LIMIT - 1))
 
 
-def _of_hash(wire: Wire, key: bytes, size: int) -> list[bytes]:
+def _of_hash(wire: CommandClient, key: bytes, size: int) -> list[bytes]:
     """Returns field names; HSCAN would bring the values along. A random choice stands for a hash of very many."""
     if size <= _WHOLE:
         return _items(wire, (b"HKEYS", key))
     return sorted(_items(wire, (b"HRANDFIELD", key, CHILD_LIMIT)))
 
 
-def _of_set(wire: Wire, key: bytes, _size: int) -> list[bytes]:
+def _of_set(wire: CommandClient, key: bytes, _size: int) -> list[bytes]:
     found: dict[bytes, None] = {}
     cursor = b"0"
     for _ in range(_ROUNDS):
@@ -71,5 +71,5 @@ def _of_set(wire: Wire, key: bytes, _size: int) -> list[bytes]:
     return list(found)
 
 
-def _items(wire: Wire, command: Command) -> list[bytes]:
+def _items(wire: CommandClient, command: Command) -> list[bytes]:
     return decode.items(wire.call([command])[0])

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from recovery.backends.base import Command, Wire
+from recovery.backends.base import Command, CommandClient
 from recovery.backends.bullmq import children
+from recovery.backends.bullmq.job_keys import split
 from recovery.backends.bullmq.keys import BullMQKeys
-from recovery.backends.bullmq.splitting import split
-from recovery.backends.shared import decode, membership
-from recovery.backends.shared.keys import Keys
-from recovery.backends.shared.layout import Layout, Scene
-from recovery.backends.shared.payloads import Budget, fetch, lengths
-from recovery.domain.jobs import Family, Relative, State
-from recovery.domain.refs import JobRef, raw, text
+from recovery.backends.redis_common import decode, job_location
+from recovery.backends.redis_common.keys import Keys
+from recovery.backends.redis_common.layout import Layout, QueueContext
+from recovery.backends.redis_common.payloads import ByteBudget, fetch, lengths
+from recovery.domain.identifiers import JobRef, decode_name, encode_name
+from recovery.domain.jobs import JobFamily, JobRelative, JobState
 
 # How deep the lists of each relative's queue are searched. A hundred children, three lists each, a thousand deep are
 # ten milliseconds of the server's time, spread over three hundred commands; deeper down a state stays unknown.
@@ -24,7 +24,7 @@ _FIELD_BYTES = 4096
 _NAME_BYTES = 1024
 
 
-def read(wire: Wire, scene: Scene, id: bytes) -> Family:
+def read(wire: CommandClient, scene: QueueContext, id: bytes) -> JobFamily:
     """Reads the family in a handful of round trips, however many relatives there are."""
     parent, hints = _parent(wire, scene.keys.job(id))
     listed, total = children.read(wire, BullMQKeys(scene.ref.base), id)
@@ -33,13 +33,13 @@ def read(wire: Wire, scene: Scene, id: bytes) -> Family:
     known = _known(wire, scene.layout, [job for job in jobs.values() if job is not None])
     relatives = [_relative(key, outcome, jobs[key], known) for key, outcome in listed]
     above = _relative(parent, "", jobs[parent], known) if parent else None
-    return Family(above, tuple(relatives), total)
+    return JobFamily(above, tuple(relatives), total)
 
 
-def _parent(wire: Wire, job: bytes) -> tuple[bytes, Mapping[bytes, str]]:
+def _parent(wire: CommandClient, job: bytes) -> tuple[bytes, Mapping[bytes, str]]:
     """Returns the parent's key, and its queue when the job says which: `parent` has it as JSON, apart from the id."""
     sizes = wire.call(lengths(job, _FIELDS))
-    names = tuple(Budget(_FIELD_BYTES * 2, _FIELD_BYTES).affordable(_FIELDS, sizes))
+    names = tuple(ByteBudget(_FIELD_BYTES * 2, _FIELD_BYTES).affordable(_FIELDS, sizes))
     if not names:
         return b"", {}
     (reply,) = wire.call([fetch(job, names)])
@@ -55,7 +55,7 @@ def _raw(name: str) -> bytes:
     return name.encode("utf-8", "replace")
 
 
-def _known(wire: Wire, layout: Layout, jobs: Sequence[JobRef]) -> dict[JobRef, tuple[State, str]]:
+def _known(wire: CommandClient, layout: Layout, jobs: Sequence[JobRef]) -> dict[JobRef, tuple[JobState, str]]:
     """Returns state and name of each, in two round trips."""
     commands = [command for job in jobs for command in _ask(layout, job)]
     replies = wire.call(commands) if commands else []
@@ -63,29 +63,33 @@ def _known(wire: Wire, layout: Layout, jobs: Sequence[JobRef]) -> dict[JobRef, t
     parts = [replies[at * width : (at + 1) * width] for at in range(len(jobs))]
     names = _names(wire, jobs, [part[-1] for part in parts])
     return {
-        job: (membership.located(layout.places, part[:-1]).state, name)
+        job: (job_location.location_from(layout.places, part[:-1]).state, name)
         for job, part, name in zip(jobs, parts, names, strict=True)
     }
 
 
 def _ask(layout: Layout, job: JobRef) -> list[Command]:
-    scene, id = Scene(job.queue, Keys(job.queue.base), layout), raw(job.id)
-    places = [membership.ask(scene, place, id, _DEPTH) for place in layout.places]
+    scene, id = QueueContext(job.queue, Keys(job.queue.base), layout), encode_name(job.id)
+    places = [job_location.ask(scene, place, id, _DEPTH) for place in layout.places]
     return [*places, *lengths(scene.keys.job(id), (b"name",))]
 
 
-def _names(wire: Wire, jobs: Sequence[JobRef], sizes: Sequence[Any]) -> list[str]:
+def _names(wire: CommandClient, jobs: Sequence[JobRef], sizes: Sequence[Any]) -> list[str]:
     short = [0 < (decode.count(size) or 0) <= _NAME_BYTES for size in sizes]
     asked: list[Command] = [
-        (b"HGET", Keys(job.queue.base).job(raw(job.id)), b"name") for job, fits in zip(jobs, short, strict=True) if fits
+        (b"HGET", Keys(job.queue.base).job(encode_name(job.id)), b"name")
+        for job, fits in zip(jobs, short, strict=True)
+        if fits
     ]
     replies = iter(wire.call(asked) if asked else ())
     return [decode.name(next(replies)) if fits else "" for fits in short]
 
 
-def _relative(key: bytes, outcome: str, job: JobRef | None, known: Mapping[JobRef, tuple[State, str]]) -> Relative:
+def _relative(
+    key: bytes, outcome: str, job: JobRef | None, known: Mapping[JobRef, tuple[JobState, str]]
+) -> JobRelative:
     """Returns a relative. A child that failed and is still pending is marked failed: its parent waits for ever."""
-    state, name = known[job] if job is not None else (State.UNKNOWN, "")
-    if outcome == "pending" and state is State.FAILED:
+    state, name = known[job] if job is not None else (JobState.UNKNOWN, "")
+    if outcome == "pending" and state is JobState.FAILED:
         outcome = "failed"
-    return Relative(job, text(key), outcome, state, name)
+    return JobRelative(job, decode_name(key), outcome, state, name)

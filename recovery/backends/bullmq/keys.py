@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recovery.backends.shared.keys import Keys
+from recovery.backends.redis_common.keys import Keys
 
 
 class BullMQKeys(Keys):

@@ -7,13 +7,13 @@ from typing import Any
 from recovery.backends.base import Command, Replies
 from recovery.backends.bullmq.keys import BullMQKeys
 from recovery.backends.bullmq.versions import LAYOUT
-from recovery.backends.shared import decode
-from recovery.backends.shared.oldest import oldest, only, problem
-from recovery.domain.counts import Counts, Flavour, QueueSample
-from recovery.domain.refs import QueueRef, text
+from recovery.backends.redis_common import decode
+from recovery.backends.redis_common.sample_replies import oldest, problem, single_id
+from recovery.domain.identifiers import QueueRef, decode_name
+from recovery.domain.queues.types import JobCounts, LibraryVersion, QueueSample
 
 _WAITING, _ACTIVE = 0, 1
-_COUNTS = slice(2, 8)  # the rest of them, in the order of `Counts`
+_COUNTS = slice(2, 8)  # the rest of them, in the order of `JobCounts`
 _META, _TAIL, _PAUSED_TAIL, _FIRST, _RUNNING, _DUE, _WATCHDOG, _LIMITER, _ADDED, _HEAD = range(8, 18)
 
 
@@ -45,7 +45,7 @@ def plan(base: str, *, with_head: bool) -> tuple[Command, ...]:
     return (*asked, (b"LINDEX", keys.wait, 0)) if with_head else asked
 
 
-def read(ref: QueueRef, flavour: Flavour, replies: Replies) -> tuple[QueueSample, tuple[str, str]]:
+def read(ref: QueueRef, flavour: LibraryVersion, replies: Replies) -> tuple[QueueSample, tuple[str, str]]:
     waiting, next_waiting = _waiting(replies)
     paused, concurrency, limit, duration = decode.fields(replies[_META], 4)
     due = decode.pairs(replies[_DUE])
@@ -53,7 +53,7 @@ def read(ref: QueueRef, flavour: Flavour, replies: Replies) -> tuple[QueueSample
     sample = QueueSample(
         ref=ref,
         flavour=flavour,
-        counts=Counts(waiting, active, *map(decode.count, replies[_COUNTS])),
+        counts=JobCounts(waiting, active, *map(decode.count, replies[_COUNTS])),
         is_paused=None if isinstance(replies[_META], Exception) else paused is not None,
         concurrency=decode.integer(concurrency),
         limit_max=decode.integer(limit),
@@ -64,8 +64,8 @@ def read(ref: QueueRef, flavour: Flavour, replies: Replies) -> tuple[QueueSample
         added=decode.integer(replies[_ADDED]),
         error=problem(replies),
     )
-    first = oldest((next_waiting, only(replies[_PAUSED_TAIL]), only(replies[_FIRST])))
-    return sample, (first, text(running or b""))
+    first = oldest((next_waiting, single_id(replies[_PAUSED_TAIL]), single_id(replies[_FIRST])))
+    return sample, (first, decode_name(running or b""))
 
 
 def _waiting(replies: Replies) -> tuple[int | None, bytes | None]:
@@ -86,7 +86,7 @@ def _waiting(replies: Replies) -> tuple[int | None, bytes | None]:
 
 def _active(replies: Replies) -> tuple[int | None, bytes | None]:
     """Returns how many jobs run, and the oldest. A worker of BullMQ ≤ 4 about to drop a marker has it here."""
-    length, oldest_active = decode.count(replies[_ACTIVE]), only(replies[_RUNNING])
+    length, oldest_active = decode.count(replies[_ACTIVE]), single_id(replies[_RUNNING])
     if oldest_active is None or not LAYOUT.is_marker(oldest_active):
         return length, oldest_active
     return length and length - 1, None

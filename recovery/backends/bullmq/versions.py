@@ -10,10 +10,10 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from recovery.backends.base import Capabilities
-from recovery.backends.shared.layout import Layout, Place
-from recovery.domain.acting import Act
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.jobs import State
+from recovery.backends.redis_common.layout import Layout, StatePlace
+from recovery.domain.actions.types import Action
+from recovery.domain.jobs import JobState
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
 
 # First version of each feature (`bull-reference`: key layout, job hash fields).
 PRIORITIZED = 4
@@ -30,25 +30,25 @@ _NEWEST_MINOR = 9999  # stands for "the newest of its major"
 # Every place any generation has, in the order of a job's life. A reader asks for all of them: an upgrade leaves
 # jobs behind where the newer version does not look, and those are the ones a person will search for.
 _PLACES = (
-    Place(State.WAITING, b"wait", is_list=True),
-    Place(State.PAUSED, b"paused", is_list=True),
-    Place(State.PRIORITIZED, b"prioritized"),
-    Place(State.DELAYED, b"delayed"),
-    Place(State.WAITING_CHILDREN, b"waiting-children"),
-    Place(State.ACTIVE, b"active", is_list=True),
-    Place(State.COMPLETED, b"completed", newest_first=True),
-    Place(State.FAILED, b"failed", newest_first=True),
+    StatePlace(JobState.WAITING, b"wait", is_list=True),
+    StatePlace(JobState.PAUSED, b"paused", is_list=True),
+    StatePlace(JobState.PRIORITIZED, b"prioritized"),
+    StatePlace(JobState.DELAYED, b"delayed"),
+    StatePlace(JobState.WAITING_CHILDREN, b"waiting-children"),
+    StatePlace(JobState.ACTIVE, b"active", is_list=True),
+    StatePlace(JobState.COMPLETED, b"completed", newest_first=True),
+    StatePlace(JobState.FAILED, b"failed", newest_first=True),
 )
 LAYOUT = Layout(_PLACES, has_markers=True, has_families=True, repeat_has_zone=True)
 
 
-def number(flavour: Flavour) -> tuple[int, int] | None:
+def number(flavour: LibraryVersion) -> tuple[int, int] | None:
     """Returns (major, minor) as far as they are known. The workers' major wins over what a producer wrote."""
     exact = _exact(flavour)
     return exact[:2] if exact else None
 
 
-def _exact(flavour: Flavour) -> tuple[int, int, int] | None:
+def _exact(flavour: LibraryVersion) -> tuple[int, int, int] | None:
     found = _NUMBER.match(flavour.version)
     if found is None:
         return None
@@ -57,7 +57,7 @@ def _exact(flavour: Flavour) -> tuple[int, int, int] | None:
 
 
 @lru_cache(maxsize=256)  # as many as there are versions at work; asked for every row of the overview
-def capabilities(flavour: Flavour) -> Capabilities:
+def capabilities(flavour: LibraryVersion) -> Capabilities:
     return Capabilities(
         states=_states(flavour),
         schedulers=True,
@@ -69,20 +69,20 @@ def capabilities(flavour: Flavour) -> Capabilities:
     )
 
 
-def _has(flavour: Flavour, since: tuple[int, int]) -> bool:
+def _has(flavour: LibraryVersion, since: tuple[int, int]) -> bool:
     """Returns True if the feature may be there: a reader shows it, and without a minor version the major decides."""
     exact = number(flavour)
     return exact >= since if exact else flavour.major is None or flavour.major >= since[0]
 
 
-def _states(flavour: Flavour) -> tuple[State, ...]:
+def _states(flavour: LibraryVersion) -> tuple[JobState, ...]:
     major = flavour.major
-    states = [State.ACTIVE, State.WAITING]
+    states = [JobState.ACTIVE, JobState.WAITING]
     if major is None or major >= PRIORITIZED:
-        states.append(State.PRIORITIZED)
-    states += [State.DELAYED, State.WAITING_CHILDREN, State.COMPLETED, State.FAILED]
+        states.append(JobState.PRIORITIZED)
+    states += [JobState.DELAYED, JobState.WAITING_CHILDREN, JobState.COMPLETED, JobState.FAILED]
     if major is None or major < PAUSE_IN_PLACE or flavour.mixed:
-        states.append(State.PAUSED)
+        states.append(JobState.PAUSED)
     return tuple(states)
 
 
@@ -111,7 +111,7 @@ _MUST_BE_KNOWN = frozenset({"defers_parents", "defers_stalls"})
 
 
 @dataclass(frozen=True, slots=True)
-class Traits:
+class BullMQTraits:
     """Way in which a queue's workers write, as far as known; what is not known is taken as the lowest of them.
 
     Without a minor version (workers of other languages, `skipMetasUpdate`) it is the newest of its major, with two
@@ -124,7 +124,7 @@ class Traits:
     is_sure: bool = True  # False: not even the major is known
 
     @classmethod
-    def of(cls, flavour: Flavour) -> Traits:
+    def of(cls, flavour: LibraryVersion) -> BullMQTraits:
         exact = None if flavour.mixed else _exact(flavour)
         major = flavour.major or (exact[0] if exact else _OLDEST)
         is_sure = flavour.major is not None or exact is not None
@@ -158,7 +158,7 @@ class Traits:
 
 
 @lru_cache(maxsize=64)
-def _for_script(traits: Traits) -> str:
+def _for_script(traits: BullMQTraits) -> str:
     flags: dict[str, object] = {feature: traits.has(feature) for feature in _FEATURES}
     fields = {"stall_field": traits.stall_field, "attempts_field": traits.attempts_field, "is_exact": traits.is_exact}
     return json.dumps(flags | fields)
@@ -168,18 +168,18 @@ _TWO_AT_WORK = "Workers of two BullMQ generations are running, which pause a que
 _ANY_MAJOR = (
     "The BullMQ version of this queue cannot be detected, and versions do this differently. Start a worker first."
 )
-_SAME_IN_ALL = frozenset({Act.REQUEUE, Act.RELEASE, Act.CANCEL})
+_SAME_IN_ALL = frozenset({Action.REQUEUE, Action.RELEASE, Action.CANCEL})
 
 
 @lru_cache(maxsize=256)
-def refusals(flavour: Flavour) -> Mapping[Act, str]:
+def refusals(flavour: LibraryVersion) -> Mapping[Action, str]:
     """Returns what cannot be done to a queue of this flavour, and why."""
-    if flavour.read_only or flavour.library is not Library.BULLMQ:
+    if flavour.read_only or flavour.library is not QueueLibrary.BULLMQ:
         reason = flavour.read_only or "This BullMQ version is not supported: nothing is changed."
-        return MappingProxyType(dict.fromkeys(Act, reason))
-    refused: dict[Act, str] = {}
-    if not Traits.of(flavour).is_sure:
-        refused = {act: _ANY_MAJOR for act in Act if act not in _SAME_IN_ALL}
+        return MappingProxyType(dict.fromkeys(Action, reason))
+    refused: dict[Action, str] = {}
+    if not BullMQTraits.of(flavour).is_sure:
+        refused = {act: _ANY_MAJOR for act in Action if act not in _SAME_IN_ALL}
     if flavour.mixed:
-        refused |= dict.fromkeys((Act.PAUSE, Act.RESUME), _TWO_AT_WORK)
+        refused |= dict.fromkeys((Action.PAUSE, Action.RESUME), _TWO_AT_WORK)
     return MappingProxyType(refused)

@@ -7,18 +7,19 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
-from recovery.domain import counts, stored
-from recovery.domain.ages import HOUR, SECOND
-from recovery.domain.spans import written
-from recovery.domain.tuning.prediction import LOCK, Stage, predict
-from recovery.domain.tuning.timing import Timing
+from recovery.domain import json_fields
+from recovery.domain.duration_parser import format_duration
+from recovery.domain.queues import types as queues_types
+from recovery.domain.time_units import HOUR, SECOND
+from recovery.domain.tuning.prediction import LOCK, PredictedStage, predict
+from recovery.domain.tuning.timing import WorkerTiming
 
 PREFIX = "unstall-drill"  # key prefix of every drill's queue; none is ever taken for one of the user's
 SLACK = 30 * SECOND  # added to the time after which a round is given up: processes start, idle workers poll
 AT_MOST = 50  # rounds
 
 
-class Library(StrEnum):
+class DrillLibrary(StrEnum):
     """Library of the workers that take part."""
 
     BULLMQ = "bullmq"
@@ -30,7 +31,7 @@ class Library(StrEnum):
         return {"bullmq": "BullMQ", "bull": "Bull", "python": "BullMQ for Python"}[self]
 
 
-class Means(StrEnum):
+class StopSignal(StrEnum):
     """Signal that ends the worker which has the job."""
 
     KILL = "KILL"
@@ -38,10 +39,10 @@ class Means(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DrillPlan:
     """Settings of one drill. `wait` None: each worker is ended at a random moment of its job, as in production."""
 
-    library: Library = Library.BULLMQ
+    library: DrillLibrary = DrillLibrary.BULLMQ
     lock: int = 30 * SECOND
     renew: int = 15 * SECOND
     stalled_interval: int = 30 * SECOND
@@ -49,7 +50,7 @@ class Plan:
     concurrency: int = 1
     workers: int = 2
     rounds: int = 1
-    means: Means = Means.KILL
+    means: StopSignal = StopSignal.KILL
     grace: int = 30 * SECOND
     shutdown: int = 30 * SECOND  # for how long a worker that was asked to end waits for its job
     job: int = 120 * SECOND
@@ -66,10 +67,12 @@ class Plan:
         return self.end_within + worst + SLACK
 
     @property
-    def timing(self) -> Timing:
+    def timing(self) -> WorkerTiming:
         """Returns the timing of these workers, for the prediction."""
-        return Timing(
-            library=counts.Library.BULL if self.library is Library.BULL else counts.Library.BULLMQ,
+        return WorkerTiming(
+            library=queues_types.QueueLibrary.BULL
+            if self.library is DrillLibrary.BULL
+            else queues_types.QueueLibrary.BULLMQ,
             lock=self.lock / SECOND,
             renew=self.renew / SECOND,
             stalled_interval=self.stalled_interval / SECOND,
@@ -80,7 +83,7 @@ class Plan:
 
     @property
     def end_within(self) -> int:
-        return self.grace if self.means is Means.TERM else 0
+        return self.grace if self.means is StopSignal.TERM else 0
 
     @property
     def spread(self) -> int:
@@ -93,13 +96,13 @@ class Plan:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
-    def of_json(cls, told: Any) -> Plan:
+    def of_json(cls, told: Any) -> DrillPlan:
         """Reads a stored plan; fields that an older version did not have get their defaults. Raises ValueError."""
-        stored.fields(told, "library", "means")
+        json_fields.fields(told, "library", "means")
         values: dict[str, Any] = {field.name: told[field.name] for field in fields(cls) if field.name in told}
-        library, means = Library(values.pop("library")), Means(values.pop("means"))
+        library, means = DrillLibrary(values.pop("library")), StopSignal(values.pop("means"))
         for name, value in values.items():
-            (stored.whole_or_none if name in _OPTIONAL else stored.whole)(value)
+            (json_fields.whole_or_none if name in _OPTIONAL else json_fields.whole)(value)
         return cls(library=library, means=means, **values)
 
 
@@ -121,7 +124,7 @@ _OPTIONAL = frozenset({"wait", "timeout"})
 _TIMES = frozenset({"lock", "renew", "stalled_interval", "grace", "shutdown", "job", "wait", "timeout"})
 
 
-def problems(plan: Plan) -> dict[str, str]:
+def problems(plan: DrillPlan) -> dict[str, str]:
     """Returns the settings that cannot be tried at all, by the name of the field."""
     found = {}
     for name, (least, most) in _BOUNDS.items():
@@ -133,7 +136,7 @@ def problems(plan: Plan) -> dict[str, str]:
     return found
 
 
-def doubts(plan: Plan) -> tuple[str, ...]:
+def plan_warnings(plan: DrillPlan) -> tuple[str, ...]:
     """Returns warnings about settings that will not go well. The drill runs all the same, to show exactly that."""
     said = []
     if plan.renew >= plan.lock:
@@ -144,7 +147,7 @@ def doubts(plan: Plan) -> tuple[str, ...]:
         said.append("Without a stalled interval no stalled check runs.")
     if plan.workers == 1:
         said.append("With one worker, no other worker can take over.")
-    if plan.means is Means.TERM and plan.grace <= plan.shutdown:
+    if plan.means is StopSignal.TERM and plan.grace <= plan.shutdown:
         said.append(
             "The grace period ends before the worker's own shutdown timeout: it is killed with SIGKILL during shutdown."
         )
@@ -152,7 +155,7 @@ def doubts(plan: Plan) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedStage:
     """One stage of the prediction, from the signal on."""
 
     name: str
@@ -161,33 +164,33 @@ class Expected:
     at_most: int
 
 
-def predicted(plan: Plan) -> tuple[Expected, ...]:
+def predicted(plan: DrillPlan) -> tuple[ExpectedStage, ...]:
     """Returns the predicted stages; empty: never recovered. A worker with a long job that is asked to end exits when it
     gives up, or is killed.
     """
     recovery = predict(plan.timing).recovery if plan.workers > 1 else None
     if recovery is None:
         return ()
-    before = min(plan.shutdown, plan.grace) if plan.means is Means.TERM else 0
+    before = min(plan.shutdown, plan.grace) if plan.means is StopSignal.TERM else 0
     return tuple(_expected(stage, before if stage.name == LOCK else 0) for stage in recovery.stages)
 
 
-def in_all(stages: Sequence[Expected]) -> Expected | None:
+def total_stage(stages: Sequence[ExpectedStage]) -> ExpectedStage | None:
     """Sums up the stages; None if nothing is predicted."""
     if not stages:
         return None
     least, typical, most = (sum(getattr(one, name) for one in stages) for name in ("at_least", "typical", "at_most"))
-    return Expected("in all", least, typical, most)
+    return ExpectedStage("in all", least, typical, most)
 
 
-def arguments(plan: Plan) -> tuple[str, ...]:
+def arguments(plan: DrillPlan) -> tuple[str, ...]:
     """Returns the arguments of `manage.py drill` for this plan, without those that have their defaults."""
     given: list[str] = []
     for field in fields(plan):
         value = getattr(plan, field.name)
         if value != field.default and value is not None:
             option = "signal" if field.name == "means" else field.name.replace("_", "-")
-            given += [f"--{option}", written(value) if field.name in _TIMES else str(value)]
+            given += [f"--{option}", format_duration(value) if field.name in _TIMES else str(value)]
     return tuple(given)
 
 
@@ -196,9 +199,9 @@ def is_drill(base: str) -> bool:
     return base.startswith(f"{PREFIX}:")
 
 
-def _expected(stage: Stage, before: int) -> Expected:
+def _expected(stage: PredictedStage, before: int) -> ExpectedStage:
     least, typical, most = (round(value * SECOND) for value in (stage.at_least, stage.typical, stage.at_most))
-    return Expected(stage.name, before + least, before + typical, before + most)
+    return ExpectedStage(stage.name, before + least, before + typical, before + most)
 
 
 def _said(name: str, value: int) -> str:

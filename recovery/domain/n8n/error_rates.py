@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recovery.domain.ages import HOUR
+from recovery.domain.time_units import HOUR
 
 WINDOW = HOUR  # of the time at which they ended
 NEWEST = 20_000  # executions that are read, by their ids: some 10 ms by the primary key, whatever the indices are

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from recovery.domain.ages import HOUR, SECOND, age
+from recovery.domain.time_units import HOUR, SECOND, age
 
 SCHEMA = 1  # of the registrations that are known here
 HEARTBEAT = 30 * SECOND
@@ -31,7 +31,7 @@ _WORKER = "worker"
 NAMES = {"main": "main", _WORKER: "worker", "webhook": "webhook processor"}
 
 
-class Ending(StrEnum):
+class InstanceEnding(StrEnum):
     """Way in which a process ended, as far as its registration shows."""
 
     STOPPED = "stopped"  # it took itself out of the registry
@@ -40,7 +40,7 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
+class N8nInstance:
     """One process of n8n. `role`: leader or follower of a main, else unset. Times in ms by the clock of Redis."""
 
     key: str
@@ -65,12 +65,12 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True)
-class GoneInstance:
+class EndedInstance:
     """A process that is no longer in the registry, as it was last seen. `at`: when a reading first missed it."""
 
-    instance: Instance
+    instance: N8nInstance
     at: int
-    ending: Ending
+    ending: InstanceEnding
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class InstanceRegistry:
     version cannot read. `fault`: why it could not be read; then everything else says nothing.
     """
 
-    instances: tuple[Instance, ...] = ()
+    instances: tuple[N8nInstance, ...] = ()
     expired: frozenset[str] = frozenset()
     unknown: int = 0
     fault: str = ""
@@ -96,8 +96,8 @@ class InstanceHistory:
     `checked_at` 0: it was never read. A reading that failed keeps what was known, with its `fault`.
     """
 
-    here: Mapping[str, Instance]
-    gone: tuple[GoneInstance, ...] = ()
+    here: Mapping[str, N8nInstance]
+    gone: tuple[EndedInstance, ...] = ()
     checked_at: int = 0
     unknown: int = 0
     fault: str = ""
@@ -113,7 +113,7 @@ class InstanceHistory:
         return found.pop() if len(found) == 1 else ""
 
     @property
-    def instances(self) -> tuple[Instance, ...]:
+    def instances(self) -> tuple[N8nInstance, ...]:
         """Processes that are there: mains first, the leader before all."""
         return tuple(sorted(self.here.values(), key=lambda one: (*_rank(one), one.host, one.key)))
 
@@ -121,7 +121,7 @@ class InstanceHistory:
 EMPTY = InstanceHistory({})
 
 
-def _rank(one: Instance) -> tuple[int, bool]:
+def _rank(one: N8nInstance) -> tuple[int, bool]:
     kinds = list(NAMES)
     return (kinds.index(one.type) if one.type in kinds else len(kinds)), not one.is_leader
 
@@ -148,29 +148,29 @@ def concerns(history: InstanceHistory, now: int) -> Iterator[str]:
         yield f"Its processes run several versions of n8n: {_listed(history.versions)}."
 
 
-def followed(history: InstanceHistory, found: InstanceRegistry, now: int) -> InstanceHistory:
+def add_reading(history: InstanceHistory, found: InstanceRegistry, now: int) -> InstanceHistory:
     """Returns the history with one more reading of the registry."""
     if found.fault:
         return replace(history, fault=found.fault)
     here = {one.key: one for one in found.instances}
     missing = (one for key, one in history.here.items() if key not in here)
-    new = (GoneInstance(one, now, _ending(one, found, history.checked_at, now)) for one in missing)
+    new = (EndedInstance(one, now, _ending(one, found, history.checked_at, now)) for one in missing)
     kept = [one for one in history.gone if one.instance.key not in here and now - one.at <= GONE_KEPT_FOR]
     return InstanceHistory(here, (*kept, *new)[-GONE_KEPT:], now, found.unknown)
 
 
-def _ending(one: Instance, found: InstanceRegistry, checked_at: int, now: int) -> Ending:
+def _ending(one: N8nInstance, found: InstanceRegistry, checked_at: int, now: int) -> InstanceEnding:
     """Tells how a process ended: its key lives for a minute from its last heartbeat, so one that is gone sooner was
     deleted by the process itself.
     """
     if one.key in found.expired:
-        return Ending.DIED
+        return InstanceEnding.DIED
     if now - one.seen_at < EXPIRES - _SLACK:
-        return Ending.STOPPED
-    return Ending.DIED if one.is_silent(checked_at) else Ending.UNKNOWN
+        return InstanceEnding.STOPPED
+    return InstanceEnding.DIED if one.is_silent(checked_at) else InstanceEnding.UNKNOWN
 
 
-def summary(here: Collection[Instance]) -> str:
+def summary(here: Collection[N8nInstance]) -> str:
     """Counts the processes in one clause: `n8n 2.41.1: 1 main, 2 workers, 1 webhook processor`."""
     counts = Counter(one.type for one in here)
     told = [f"{counts[kind]:,} {name}{'s' * (counts[kind] != 1)}" for kind, name in NAMES.items() if counts[kind]]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from recovery.domain.acting import Act
+from recovery.domain.actions.types import Action
 
 
-class Repair(StrEnum):
+class MismatchRepair(StrEnum):
     """Repair of a mismatch by an operator. NONE: nothing but to wait, or to check."""
 
     NONE = ""
@@ -21,12 +21,12 @@ class Repair(StrEnum):
     MARK = "mark crashed"  # the execution, in n8n's database
 
     @property
-    def of_job(self) -> Act | None:
+    def of_job(self) -> Action | None:
         """Action on the job that carries out this repair; None for repairs that are done elsewhere."""
         return _OF_JOBS.get(self)
 
 
-class Mismatch(StrEnum):
+class MismatchKind(StrEnum):
     """Kinds of mismatch, worst first: what is lost for good comes before what n8n repairs by itself."""
 
     ORPHANED = "job orphaned"
@@ -46,7 +46,7 @@ class Mismatch(StrEnum):
     @property
     def needs_a_person(self) -> bool:
         """Returns True if an operator has to act; an abort under way only has to be waited for."""
-        return self is not Mismatch.STOPPING
+        return self is not MismatchKind.STOPPING
 
     @property
     def rank(self) -> int:
@@ -55,20 +55,20 @@ class Mismatch(StrEnum):
 
 
 _OF_JOBS = {
-    Repair.FAIL: Act.FAIL,
-    Repair.REQUEUE: Act.REQUEUE,
-    Repair.CANCEL: Act.CANCEL,
-    Repair.REMOVE: Act.REMOVE,
+    MismatchRepair.FAIL: Action.FAIL,
+    MismatchRepair.REQUEUE: Action.REQUEUE,
+    MismatchRepair.CANCEL: Action.CANCEL,
+    MismatchRepair.REMOVE: Action.REMOVE,
 }
 _SENTENCES = {
-    Mismatch.ORPHANED: "The worker that took the job is gone; the execution still counts as running.",
-    Mismatch.NO_JOB: "The execution is unfinished, and no job exists that would run it.",
-    Mismatch.DEAD_PARENT: "A sub-workflow is unfinished, and the execution that started it is gone.",
-    Mismatch.OVERDUE: "The time until which the execution waits is over, and it has not resumed.",
-    Mismatch.UNSEEN: "n8n counts the execution as ended, and a worker is still running it.",
-    Mismatch.LEFT: "The execution has ended, and its job still exists.",
-    Mismatch.DELETED: "The execution was deleted, and its job still exists.",
-    Mismatch.PAUSED: "The execution waits in a paused queue, where n8n does not check for it.",
-    Mismatch.STOPPING: "n8n has asked the worker to abort this execution, and a step of it is still running.",
+    MismatchKind.ORPHANED: "The worker that took the job is gone; the execution still counts as running.",
+    MismatchKind.NO_JOB: "The execution is unfinished, and no job exists that would run it.",
+    MismatchKind.DEAD_PARENT: "A sub-workflow is unfinished, and the execution that started it is gone.",
+    MismatchKind.OVERDUE: "The time until which the execution waits is over, and it has not resumed.",
+    MismatchKind.UNSEEN: "n8n counts the execution as ended, and a worker is still running it.",
+    MismatchKind.LEFT: "The execution has ended, and its job still exists.",
+    MismatchKind.DELETED: "The execution was deleted, and its job still exists.",
+    MismatchKind.PAUSED: "The execution waits in a paused queue, where n8n does not check for it.",
+    MismatchKind.STOPPING: "n8n has asked the worker to abort this execution, and a step of it is still running.",
 }
-_RANKS = {kind: number for number, kind in enumerate(Mismatch)}
+_RANKS = {kind: number for number, kind in enumerate(MismatchKind)}

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from recovery.domain.ages import SECOND, age
-from recovery.domain.n8n.losses import Loss, LossOutcome
-from recovery.domain.n8n.pairs import Release
-from recovery.domain.verdicts import Kind
+from recovery.domain.n8n.comparison import N8nRelease
+from recovery.domain.n8n.lost_executions import LostExecutionOutcome, LostExecutionRecord
+from recovery.domain.stuck.types import VerdictKind
+from recovery.domain.time_units import SECOND, age
 
 MAIN_WAITS = 30 * SECOND  # n8n 2.41: MAX_STALLED_COUNT_GRACE_WINDOW_MS
 UNCLAIMED_AFTER = 120 * SECOND  # a rescue that was begun has made its new execution by then, or never will
@@ -30,12 +30,12 @@ class RescueWay(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RescueStanding:
+class RescueContext:
     """Facts that decide, together with `Standing`, whether an execution may be rescued."""
 
-    loss: Loss | None = None
+    loss: LostExecutionRecord | None = None
     is_claimed: bool = False  # another rescue of it has begun, and what came of it is not known yet
-    release: Release = Release.UNKNOWN
+    release: N8nRelease = N8nRelease.UNKNOWN
     is_lost: bool = False  # each of its jobs is proven to have no worker, as read now
     is_overwritten: bool | None = None  # None: it cannot be told
     retried_as: str = ""  # an execution that is a retry of it
@@ -63,22 +63,22 @@ class RescueOffer:
     last: int | None = None
 
 
-def offer(loss: Loss, now: int, *, check_interval: int, keep: int) -> RescueOffer:
+def offer(loss: LostExecutionRecord, now: int, *, check_interval: int, keep: int) -> RescueOffer:
     """Returns the rescue that is possible for this execution now. `check_interval`: of the stalled check; `keep`: of
     copies; ms.
     """
-    if loss.outcome in (LossOutcome.RESCUED, LossOutcome.RETRIED):
+    if loss.outcome in (LostExecutionOutcome.RESCUED, LostExecutionOutcome.RETRIED):
         return RescueOffer(RescueWay.NONE, f"It ran again as execution {loss.retried_as}.")
-    if loss.started_at is None and loss.outcome is LossOutcome.AT_RISK:
+    if loss.started_at is None and loss.outcome is LostExecutionOutcome.AT_RISK:
         return RescueOffer(RescueWay.NONE, "It never started: requeue its job, which loses nothing.")
     if loss.claimed_at is not None and now - loss.claimed_at < UNCLAIMED_AFTER:
         return RescueOffer(RescueWay.NONE, "A rescue of it has begun.")
-    if loss.outcome is LossOutcome.LOST:
+    if loss.outcome is LostExecutionOutcome.LOST:
         return _from_copy(loss, now, keep)
     return _before_the_end(loss, now, check_interval)
 
 
-def _from_copy(loss: Loss, now: int, keep: int) -> RescueOffer:
+def _from_copy(loss: LostExecutionRecord, now: int, keep: int) -> RescueOffer:
     if loss.copied_at is None:
         why = loss.copy_trouble or "None was taken in time."
         return RescueOffer(RescueWay.NONE, f"There is no copy of its data. {why}")
@@ -87,7 +87,7 @@ def _from_copy(loss: Loss, now: int, keep: int) -> RescueOffer:
     return RescueOffer(RescueWay.RESTORE, said, is_open=True, first=until, last=until)
 
 
-def _before_the_end(loss: Loss, now: int, check_interval: int) -> RescueOffer:
+def _before_the_end(loss: LostExecutionRecord, now: int, check_interval: int) -> RescueOffer:
     first, last = _end(loss, now, check_interval)
     if not loss.is_proven:
         why = "It is not proven yet that its worker is gone: it can be relaunched as soon as it is."
@@ -96,12 +96,12 @@ def _before_the_end(loss: Loss, now: int, check_interval: int) -> RescueOffer:
     return RescueOffer(RescueWay.RELAUNCH, said, is_open=True, first=first, last=last)
 
 
-def _end(loss: Loss, now: int, check_interval: int) -> tuple[int | None, int | None]:
+def _end(loss: LostExecutionRecord, now: int, check_interval: int) -> tuple[int | None, int | None]:
     """Returns when n8n may overwrite the data at the earliest, and when it has done so at the latest."""
     if loss.unheld_at is not None:
         last = loss.unheld_at + MAIN_WAITS
         return loss.unheld_at, last if last > now else None  # main has not heard of it: it was restarted
-    if loss.verdict is Kind.ABANDONED:
+    if loss.verdict is VerdictKind.ABANDONED:
         return None, None  # no worker is left that would check
     unlocked_at = loss.noticed_at if loss.lock_ends_at is None else loss.lock_ends_at
     return unlocked_at, unlocked_at + check_interval + MAIN_WAITS

@@ -8,8 +8,8 @@ and never put back.
 
 from __future__ import annotations
 
-from recovery.domain.ages import SECOND
-from recovery.domain.tuning.versions import Version
+from recovery.domain.n8n.versions import Version
+from recovery.domain.time_units import SECOND
 
 STALLED_GRACE = 30 * SECOND
 _GRACE_SINCE: Version = (2, 41, 0)

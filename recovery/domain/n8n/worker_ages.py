@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recovery.domain.ages import MINUTE, SECOND
+from recovery.domain.time_units import MINUTE, SECOND
 
 _RECONNECTED = MINUTE  # after a start of Redis: a worker that connects within it may be older
 _SLACK = 3 * SECOND  # Redis reports ages in whole seconds, and Redis and the database have clocks of their own

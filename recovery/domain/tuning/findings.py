@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from recovery.domain.tuning.workloads import Place, Room, Setting
+from recovery.domain.tuning.workloads import InsertPoint, TextSpan, WorkloadSetting
 
 
 class Severity(StrEnum):
@@ -22,7 +22,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
+class TextEdit:
     """Edit of a text: the span from (line, column) to (end_line, end_column) becomes `text`; lines from 1, columns from
     0.
 
@@ -39,7 +39,7 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class TuningFinding:
     """One finding. `kind` names the rule. `arithmetic` "": there is none. `edits`: its part of the patch."""
 
     kind: str
@@ -48,31 +48,31 @@ class Finding:
     says: str
     arithmetic: str = ""
     remedy: str = ""
-    edits: tuple[Edit, ...] = ()
+    edits: tuple[TextEdit, ...] = ()
 
 
-def ordered(found: list[Finding]) -> tuple[Finding, ...]:
+def sort_findings(found: list[TuningFinding]) -> tuple[TuningFinding, ...]:
     """Returns the findings without duplicates, most severe first."""
     return tuple(sorted(dict.fromkeys(found), key=lambda one: one.severity.rank))
 
 
-def written(place: Place | None, value: str) -> tuple[Edit, ...]:
+def replace_value(place: TextSpan | None, value: str) -> tuple[TextEdit, ...]:
     """Returns the edit that replaces a value."""
     if place is None:
         return ()
     text = place.wrap.format(value)
-    return (Edit(place.file, place.line, place.column, place.end_line, place.end_column, text),)
+    return (TextEdit(place.file, place.line, place.column, place.end_line, place.end_column, text),)
 
 
-def removed(setting: Setting) -> tuple[Edit, ...]:
+def remove_lines(setting: WorkloadSetting) -> tuple[TextEdit, ...]:
     """Returns the edit that removes the lines of a setting; nothing if these lines hold anything else."""
     place = setting.place
     if place is None or not place.first:
         return ()
-    return (Edit(place.file, place.first, 0, place.last + 1, 0, ""),)
+    return (TextEdit(place.file, place.first, 0, place.last + 1, 0, ""),)
 
 
-def added(room: Room | None, *pairs: tuple[str, str]) -> tuple[Edit, ...]:
+def add_lines(room: InsertPoint | None, *pairs: tuple[str, str]) -> tuple[TextEdit, ...]:
     """Returns the edit that adds names with their values, on new lines and with `head` before them where their block
     does not exist yet.
     """
@@ -80,18 +80,18 @@ def added(room: Room | None, *pairs: tuple[str, str]) -> tuple[Edit, ...]:
         return ()
     if room.is_flow:
         text = "".join(f", {room.line.format(*pair)}" for pair in pairs)
-        return (Edit(room.file, room.after, room.indent, room.after, room.indent, text),)
+        return (TextEdit(room.file, room.after, room.indent, room.after, room.indent, text),)
     indent = " " * room.indent
     entries = [room.line.format(*pair) for pair in pairs]
     text = "".join(f"{indent}{line}\n" for entry in entries for line in entry.split("\n"))
     head = "".join(f"{line}\n" for line in room.head)
-    return (Edit(room.file, room.after + 1, 0, room.after + 1, 0, text, head),)
+    return (TextEdit(room.file, room.after + 1, 0, room.after + 1, 0, text, head),)
 
 
-def plain(value: float) -> str:
+def number_text(value: float) -> str:
     """Formats seconds and counts as people write them: `45`, `2.5`."""
     return str(int(value)) if value == int(value) else f"{value:.3f}".rstrip("0")
 
 
-def spoken(value: float) -> str:
-    return f"{plain(value)} s"
+def seconds_text(value: float) -> str:
+    return f"{number_text(value)} s"

@@ -14,10 +14,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from recovery.domain import redact
-from recovery.domain.secrets import is_secret_key
-from recovery.domain.tuning.findings import Edit
-from recovery.domain.tuning.variables import NUMBERS, PHANTOMS, VARIABLES
+from recovery.domain.redaction import redact
+from recovery.domain.redaction.secret_finder import is_secret_key
+from recovery.domain.tuning.findings import TextEdit
+from recovery.domain.tuning.n8n_variables import NUMBERS, PHANTOMS, VARIABLES
 
 CONTEXT = 2  # lines before and after a change, as far as they may be shown
 _NAME = r"""["']?[A-Za-z0-9_.]{1,80}["']?"""
@@ -98,7 +98,7 @@ class _Hunk:
     new: tuple[str, ...]
 
 
-def patch(file: str, text: str, edits: Iterable[Edit]) -> Patch | None:
+def patch(file: str, text: str, edits: Iterable[TextEdit]) -> Patch | None:
     """Returns the patch of one file; None if nothing changes. Of edits that overlap the first one counts."""
     if _ODD_BREAKS.search(text):
         return None
@@ -113,7 +113,7 @@ def patch(file: str, text: str, edits: Iterable[Edit]) -> Patch | None:
     return Patch(file, diff, len(hunks) - len(shown), text, _applied(lines, hunks), has_context)
 
 
-def _before_the_end(lines: Sequence[str], edit: Edit) -> Edit:
+def _before_the_end(lines: Sequence[str], edit: TextEdit) -> TextEdit:
     """Turns an addition behind a last line without a line break into a change of that line, as every diff tool does."""
     if edit.line <= len(lines):
         return edit
@@ -126,8 +126,8 @@ def _head(file: str) -> str:
     return f"--- {file}{end}\n+++ b/{file}{end}\n"
 
 
-def _apart(edits: Iterable[Edit]) -> list[Edit]:
-    kept: list[Edit] = []
+def _apart(edits: Iterable[TextEdit]) -> list[TextEdit]:
+    kept: list[TextEdit] = []
     for edit in _gathered(edits):
         start, end = (edit.line, edit.column), (edit.end_line, edit.end_column)
         if all(start >= _end(other) or end <= (other.line, other.column) for other in kept):
@@ -136,10 +136,10 @@ def _apart(edits: Iterable[Edit]) -> list[Edit]:
     return sorted(kept, key=lambda edit: (edit.line, edit.column, _end(edit), -_depth(edit)))
 
 
-def _gathered(edits: Iterable[Edit]) -> list[Edit]:
+def _gathered(edits: Iterable[TextEdit]) -> list[TextEdit]:
     """Merges edits that open the same block at the same point into one, with its head."""
-    found: dict[tuple[int, str], Edit] = {}
-    plain: list[Edit] = []
+    found: dict[tuple[int, str], TextEdit] = {}
+    plain: list[TextEdit] = []
     for edit in dict.fromkeys(edits):
         if not edit.head:
             plain.append(edit)
@@ -150,17 +150,17 @@ def _gathered(edits: Iterable[Edit]) -> list[Edit]:
     return [*plain, *(replace(edit, text=edit.head + edit.text, head="") for edit in found.values())]
 
 
-def _depth(edit: Edit) -> int:
+def _depth(edit: TextEdit) -> int:
     return len(edit.text) - len(edit.text.lstrip(" "))
 
 
-def _end(edit: Edit) -> tuple[int, int]:
+def _end(edit: TextEdit) -> tuple[int, int]:
     return edit.end_line, edit.end_column
 
 
-def _hunks(lines: Sequence[str], edits: list[Edit]) -> list[_Hunk]:
+def _hunks(lines: Sequence[str], edits: list[TextEdit]) -> list[_Hunk]:
     """Groups the edits into hunks; edits that touch the same line are one hunk."""
-    groups: list[list[Edit]] = []
+    groups: list[list[TextEdit]] = []
     for edit in edits:
         if groups and _reach(edit)[0] <= max(_reach(one)[1] for one in groups[-1]):
             groups[-1].append(edit)
@@ -169,12 +169,12 @@ def _hunks(lines: Sequence[str], edits: list[Edit]) -> list[_Hunk]:
     return [_hunk(lines, group) for group in groups]
 
 
-def _reach(edit: Edit) -> tuple[int, int]:
+def _reach(edit: TextEdit) -> tuple[int, int]:
     """Returns the first and the last line that an edit touches. An edit of whole lines ends one line before its end."""
     return edit.line, edit.end_line - (edit.column == 0 and edit.end_column == 0)
 
 
-def _hunk(lines: Sequence[str], group: list[Edit]) -> _Hunk:
+def _hunk(lines: Sequence[str], group: list[TextEdit]) -> _Hunk:
     first = min(_reach(edit)[0] for edit in group)
     last = max(_reach(edit)[1] for edit in group)
     part = "".join(f"{line}\n" for line in lines[first - 1 : last])

@@ -35,14 +35,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recovery.domain.tuning.timing import Timing
+from recovery.domain.tuning.timing import WorkerTiming
 
 LOCK, CHECK, PICK_UP, ERROR = "lock", "check", "pick-up", "error"
 _AT_LEAST = 0.8  # of n8n's wait: it checks the execution at intervals, each up to a fifth of a second short
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class PredictedStage:
     """One stage between the kill and the job's next run, in seconds."""
 
     name: str
@@ -52,12 +52,12 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Recovery:
+class PredictedRecovery:
     """Time from SIGKILL until the job is recovered, while another worker lives. `about`: at most, if checks are
     regular.
     """
 
-    stages: tuple[Stage, ...]
+    stages: tuple[PredictedStage, ...]
     about: float
 
     @property
@@ -74,7 +74,7 @@ class Recovery:
 
 
 @dataclass(frozen=True, slots=True)
-class Shutdown:
+class PredictedShutdown:
     """Timeline of an ordered stop, in seconds: SIGTERM after `pre_stop`, own exit at `done`, SIGKILL at `killed`."""
 
     pre_stop: float
@@ -100,17 +100,17 @@ class Prediction:
     `runs_again` False: what is found is failed at once, and does not run a second time.
     """
 
-    recovery: Recovery | None
-    shutdown: Shutdown | None
+    recovery: PredictedRecovery | None
+    shutdown: PredictedShutdown | None
     runs_again: bool
 
 
-def predict(timing: Timing) -> Prediction:
+def predict(timing: WorkerTiming) -> Prediction:
     """Predicts recovery and shutdown from the settings alone."""
     return Prediction(_recovery(timing), _shutdown(timing), runs_again=timing.max_stalled > 0)
 
 
-def _recovery(timing: Timing) -> Recovery | None:
+def _recovery(timing: WorkerTiming) -> PredictedRecovery | None:
     lock, interval, after = timing.lock, timing.stalled_interval, timing.error_after
     if interval <= 0:
         return None
@@ -118,14 +118,14 @@ def _recovery(timing: Timing) -> Recovery | None:
     typical = max(2 * interval, left + interval / 2)
     worst = max(lock, 2 * interval) + 2 * interval
     stages = (
-        Stage(LOCK, max(0.0, lock - timing.renew), left, lock),
-        Stage(CHECK, 0.0, typical - left, worst - lock),
-        Stage(ERROR, _AT_LEAST * after, after, after) if after else Stage(PICK_UP, 0.0, 0.0, 0.0),
+        PredictedStage(LOCK, max(0.0, lock - timing.renew), left, lock),
+        PredictedStage(CHECK, 0.0, typical - left, worst - lock),
+        PredictedStage(ERROR, _AT_LEAST * after, after, after) if after else PredictedStage(PICK_UP, 0.0, 0.0, 0.0),
     )
-    return Recovery(stages, about=max(lock, interval) + interval + after)
+    return PredictedRecovery(stages, about=max(lock, interval) + interval + after)
 
 
-def _shutdown(timing: Timing) -> Shutdown | None:
+def _shutdown(timing: WorkerTiming) -> PredictedShutdown | None:
     if timing.shutdown is None or timing.grace is None:
         return None
-    return Shutdown(timing.pre_stop, timing.pre_stop + timing.shutdown, timing.grace)
+    return PredictedShutdown(timing.pre_stop, timing.pre_stop + timing.shutdown, timing.grace)

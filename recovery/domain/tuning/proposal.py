@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import ceil
 
-from recovery.domain.tuning.timing import Timing
+from recovery.domain.tuning.timing import WorkerTiming
 
 LOCK = 30.0
 STALLED_INTERVAL = 15.0
@@ -22,7 +22,7 @@ MARGIN = 15.0  # seconds between the application's own end and SIGKILL
 NARROW = 5.0  # a margin below this is no margin
 
 
-def proposed(timing: Timing, *, has_pre_stop: bool) -> Timing:
+def propose_timing(timing: WorkerTiming, *, has_pre_stop: bool) -> WorkerTiming:
     """Returns the proposed timing. `has_pre_stop`: the platform can pause before SIGTERM."""
     lock, interval = timing.lock, timing.stalled_interval
     if interval <= 0 or max(lock, interval) + interval > ABOUT:
@@ -33,7 +33,7 @@ def proposed(timing: Timing, *, has_pre_stop: bool) -> Timing:
     return _stopped(better, has_pre_stop=has_pre_stop)
 
 
-def _stopped(timing: Timing, *, has_pre_stop: bool) -> Timing:
+def _stopped(timing: WorkerTiming, *, has_pre_stop: bool) -> WorkerTiming:
     pause = timing.pre_stop or (PRE_STOP if has_pre_stop else 0.0)
     if timing.shutdown is None:
         return replace(timing, pre_stop=pause)

@@ -7,30 +7,37 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from recovery.domain.tuning import plan, seen, setups
-from recovery.domain.tuning.findings import Edit, Finding, Severity, ordered, removed, written
-from recovery.domain.tuning.of_scaling import of_connections, of_scaling, of_spot_nodes
-from recovery.domain.tuning.of_stopping import of_stopping
-from recovery.domain.tuning.of_timing import of_timing
-from recovery.domain.tuning.of_variables import of_variables
+from recovery.domain.tuning import observed, proposal_edits, worker_setup
+from recovery.domain.tuning.findings import (
+    Severity,
+    TextEdit,
+    TuningFinding,
+    remove_lines,
+    replace_value,
+    sort_findings,
+)
+from recovery.domain.tuning.observed import ObservedSettings
 from recovery.domain.tuning.patches import Patch, patch
 from recovery.domain.tuning.prediction import Prediction, predict
-from recovery.domain.tuning.proposal import proposed
-from recovery.domain.tuning.seen import Running
-from recovery.domain.tuning.setups import Options, Setup
-from recovery.domain.tuning.timing import Timing
-from recovery.domain.tuning.workloads import Kind, Scene, StorePolicy, Workload
+from recovery.domain.tuning.proposal import propose_timing
+from recovery.domain.tuning.scaling_checks import check_connections, check_scaler, check_spot_nodes
+from recovery.domain.tuning.shutdown_checks import check_shutdown
+from recovery.domain.tuning.timing import WorkerTiming
+from recovery.domain.tuning.timing_checks import check_timing
+from recovery.domain.tuning.variable_checks import check_variables
+from recovery.domain.tuning.worker_setup import TuningOptions, WorkerSetup
+from recovery.domain.tuning.workloads import DeploymentFiles, EvictionSetting, Workload, WorkloadKind
 
 SAFE_POLICY = "noeviction"
 WORKERS_LIMIT = 50  # kinds of workers in one report: more findings than a person reads
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class WorkerAssessment:
     """Timing and prediction of one kind of worker. `better` is the same timing where nothing is proposed."""
 
-    setup: Setup
-    better: Timing
+    setup: WorkerSetup
+    better: WorkerTiming
     now: Prediction
     then: Prediction
     is_out_of_reach: bool = False  # the proposal changes code that is not among the files
@@ -41,11 +48,11 @@ class Outlook:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class TuningReport:
     """The tuning report. `remarks`: what could not be read, and what was assumed."""
 
-    findings: tuple[Finding, ...] = ()
-    outlooks: tuple[Outlook, ...] = ()
+    findings: tuple[TuningFinding, ...] = ()
+    outlooks: tuple[WorkerAssessment, ...] = ()
     patches: tuple[Patch, ...] = ()
     remarks: tuple[str, ...] = ()
 
@@ -54,66 +61,70 @@ class Report:
         return any(finding.severity is Severity.HIGH for finding in self.findings)
 
 
-def report(scene: Scene, options: Options, running: Running | None = None) -> Report:
+def report(scene: DeploymentFiles, options: TuningOptions, running: ObservedSettings | None = None) -> TuningReport:
     """Builds the report. `running` None: the running queues were not read."""
-    every = setups.setups(scene.workloads, options)
+    every = worker_setup.setups(scene.workloads, options)
     outlooks = [_outlook(setup) for setup in every[:WORKERS_LIMIT]]
     found = [*_of_stores(scene.policies)]
     if running:
-        found += [*seen.findings(running), *seen.differences(running, [outlook.setup for outlook in outlooks])]
+        found += [*observed.findings(running), *observed.differences(running, [outlook.setup for outlook in outlooks])]
     for outlook in outlooks:
         found += _of_setup(outlook, scene)
     workers = [outlook.setup.workload for outlook in outlooks]
     others = [workload for workload in scene.workloads if workload not in workers]
     for outlook in outlooks:
-        found += plan.of_shared(outlook.setup, outlook.better, others)
-    found += of_connections(scene)
-    kept = ordered(found)
+        found += proposal_edits.check_shared_variables(outlook.setup, outlook.better, others)
+    found += check_connections(scene)
+    kept = sort_findings(found)
     remarks = [*_remarks(scene, outlooks)]
     if len(every) > WORKERS_LIMIT:
         remarks.append(f"{len(every) - WORKERS_LIMIT:,} more kinds of workers were left out.")
-    return Report(kept, tuple(outlooks), _patches(scene, kept, outlooks), tuple(remarks))
+    return TuningReport(kept, tuple(outlooks), _patches(scene, kept, outlooks), tuple(remarks))
 
 
-def _outlook(setup: Setup) -> Outlook:
+def _outlook(setup: WorkerSetup) -> WorkerAssessment:
     workload = setup.workload
-    may_pause = workload is not None and workload.kind is Kind.KUBERNETES and workload.pre_stop is not None
-    better = proposed(setup.timing, has_pre_stop=may_pause)
-    far = plan.is_out_of_reach(setup, better)
-    return Outlook(setup, better, predict(setup.timing), predict(better), is_out_of_reach=far)
+    may_pause = workload is not None and workload.kind is WorkloadKind.KUBERNETES and workload.pre_stop is not None
+    better = propose_timing(setup.timing, has_pre_stop=may_pause)
+    far = proposal_edits.is_out_of_reach(setup, better)
+    return WorkerAssessment(setup, better, predict(setup.timing), predict(better), is_out_of_reach=far)
 
 
-def _of_setup(outlook: Outlook, scene: Scene) -> Iterator[Finding]:
+def _of_setup(outlook: WorkerAssessment, scene: DeploymentFiles) -> Iterator[TuningFinding]:
     setup, better = outlook.setup, outlook.better
-    yield from of_variables(setup)
-    yield from of_timing(setup, better)
-    yield from of_stopping(setup, better)
-    yield from of_spot_nodes(setup, better)
+    yield from check_variables(setup)
+    yield from check_timing(setup, better)
+    yield from check_shutdown(setup, better)
+    yield from check_spot_nodes(setup, better)
     for scaler in scene.scalers:
         if setup.workload and scaler.scales(setup.workload):
-            yield from of_scaling(setup, scaler)
+            yield from check_scaler(setup, scaler)
             return  # a second one of the same target would be another fault
 
 
-def _of_stores(policies: Sequence[StorePolicy]) -> Iterator[Finding]:
+def _of_stores(policies: Sequence[EvictionSetting]) -> Iterator[TuningFinding]:
     for policy in policies:
         if policy.setting.value != SAFE_POLICY:
             where = f"{policy.name} ({policy.file}:{policy.line})"
             says = "Under memory pressure this store evicts locks and jobs."
             said, remedy = f"maxmemory-policy {policy.setting.value}", f"maxmemory-policy {SAFE_POLICY}"
-            edits = written(policy.setting.place, SAFE_POLICY) or removed(policy.setting)
-            yield Finding("eviction", Severity.HIGH, where, says, said, remedy, edits)
+            edits = replace_value(policy.setting.place, SAFE_POLICY) or remove_lines(policy.setting)
+            yield TuningFinding("eviction", Severity.HIGH, where, says, said, remedy, edits)
 
 
-def _patches(scene: Scene, findings: Sequence[Finding], outlooks: Sequence[Outlook]) -> tuple[Patch, ...]:
+def _patches(
+    scene: DeploymentFiles, findings: Sequence[TuningFinding], outlooks: Sequence[WorkerAssessment]
+) -> tuple[Patch, ...]:
     # The edit of a value comes before one that would remove the same line because of the old value.
-    edits: list[Edit] = [edit for outlook in outlooks for edit in plan.edits(outlook.setup, outlook.better)]
+    edits: list[TextEdit] = [
+        edit for outlook in outlooks for edit in proposal_edits.edits_for(outlook.setup, outlook.better)
+    ]
     edits += [edit for finding in findings for edit in finding.edits]
     made = (patch(file, text, [edit for edit in edits if edit.file == file]) for file, text in scene.texts.items())
     return tuple(one for one in made if one is not None)
 
 
-def _remarks(scene: Scene, outlooks: Sequence[Outlook]) -> Iterator[str]:
+def _remarks(scene: DeploymentFiles, outlooks: Sequence[WorkerAssessment]) -> Iterator[str]:
     yield from scene.remarks
     for outlook in outlooks:
         setup = outlook.setup

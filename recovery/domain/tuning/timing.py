@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recovery.domain.counts import Library
+from recovery.domain.queues.types import QueueLibrary
 
 LOCK = 30.0  # default of both libraries
 STALLED_INTERVAL = 30.0
@@ -12,7 +12,7 @@ MAX_STALLED = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class WorkerTiming:
     """Timing of one kind of worker. `library`: Bull (n8n too) or BullMQ. `renew` is the application's setting; how it
     is kept depends on the library.
 
@@ -22,7 +22,7 @@ class Timing:
     `error_after`: what n8n waits from there until the execution of a failed job is an error.
     """
 
-    library: Library = Library.BULL
+    library: QueueLibrary = QueueLibrary.BULL
     lock: float = LOCK
     renew: float = LOCK / 2
     stalled_interval: float = STALLED_INTERVAL

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class WorkloadKind(StrEnum):
     COMPOSE = "compose"
     KUBERNETES = "kubernetes"
     ENVIRONMENT = "environment"  # variables alone: how the process is started and stopped is unknown
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TextSpan:
     """Span of a text, lines from 1 and columns from 0, the end exclusive. `wrap`: how a value is written there.
 
     `first` and `last`: the lines that hold nothing but this setting, so that it can be taken out; 0: there are none.
@@ -35,7 +35,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class WorkloadSetting:
     """One setting. `value` "" with `is_hidden`: its value is not in the files. `place` None: it cannot be edited.
 
     `renames`: where its name stands.
@@ -43,13 +43,13 @@ class Setting:
 
     name: str
     value: str = ""
-    place: Place | None = None
-    renames: Place | None = None
+    place: TextSpan | None = None
+    renames: TextSpan | None = None
     is_hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class InsertPoint:
     """Point where lines can be added. `line` "{0}…{1}": how a name and its value are written. `head`: lines before
     them.
 
@@ -81,21 +81,21 @@ class Workload:
     """
 
     name: str
-    kind: Kind
+    kind: WorkloadKind
     file: str
     line: int
     image: str = ""
     words: tuple[str, ...] = ()  # of its command
-    settings: Mapping[str, Setting] = field(default_factory=dict)
-    grace: Setting | None = None
+    settings: Mapping[str, WorkloadSetting] = field(default_factory=dict)
+    grace: WorkloadSetting | None = None
     default_grace: float | None = None
     pre_stop: float | None = 0.0
-    pre_stop_place: Place | None = None
+    pre_stop_place: TextSpan | None = None
     is_probed: bool | None = None
     replicas: int | None = None
-    variables: Room | None = None
-    grace_room: Room | None = None
-    pre_stop_room: Room | None = None
+    variables: InsertPoint | None = None
+    grace_room: InsertPoint | None = None
+    pre_stop_room: InsertPoint | None = None
     missing: tuple[str, ...] = ()  # files and objects that it names and that were not given
     space: str = ""  # Kubernetes' namespace
     spot: SpotNodes | None = None
@@ -106,27 +106,27 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
-class PacePolicy:
+class ScaleDownPolicy:
     """One of `scaleDown.policies`: how many pods go within a period. "" and None: not configured."""
 
     kind: str = ""  # Pods or Percent
     value: float | None = None
     period: float | None = None
-    kind_place: Place | None = None
-    value_place: Place | None = None
-    period_place: Place | None = None
+    kind_place: TextSpan | None = None
+    value_place: TextSpan | None = None
+    period_place: TextSpan | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedKey:
+class ScalerListKey:
     """A list in Redis by whose length KEDA scales."""
 
     name: str
-    place: Place | None = None
+    place: TextSpan | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Scaler:
+class Autoscaler:
     """An autoscaler. `window`: seconds of stabilization before it scales down; `policies`: how fast, as `select` says.
 
     Of KEDA: `cooldown`, seconds of quiet before the last pod goes; `keys`, the lists that it watches.
@@ -139,37 +139,37 @@ class Scaler:
     least: int | None = None
     most: int | None = None
     window: float | None = None
-    window_place: Place | None = None
-    policies: tuple[PacePolicy, ...] = ()
+    window_place: TextSpan | None = None
+    policies: tuple[ScaleDownPolicy, ...] = ()
     select: str = "Max"
-    room: Room | None = None
+    room: InsertPoint | None = None
     space: str = ""
     is_keda: bool = False
     cooldown: float | None = None
-    least_place: Place | None = None
-    least_room: Room | None = None
-    keys: tuple[WatchedKey, ...] = ()
+    least_place: TextSpan | None = None
+    least_room: InsertPoint | None = None
+    keys: tuple[ScalerListKey, ...] = ()
 
     def scales(self, workload: Workload) -> bool:
         return (self.target, self.space) == (workload.name.partition("/")[0], workload.space)
 
 
 @dataclass(frozen=True, slots=True)
-class StorePolicy:
+class EvictionSetting:
     """A Redis or Valkey whose eviction policy is configured in the files."""
 
     name: str
-    setting: Setting
+    setting: WorkloadSetting
     file: str
     line: int
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class DeploymentFiles:
     """All files that were given. `texts`: each file by its name; `remarks`: what could not be read, and why."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
     workloads: tuple[Workload, ...] = ()
-    scalers: tuple[Scaler, ...] = ()
-    policies: tuple[StorePolicy, ...] = ()
+    scalers: tuple[Autoscaler, ...] = ()
+    policies: tuple[EvictionSetting, ...] = ()
     remarks: tuple[str, ...] = ()

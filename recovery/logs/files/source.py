@@ -11,17 +11,17 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from recovery.config.logs import LogSource
-from recovery.domain.lines import Query
-from recovery.domain.moments import AHEAD
+from recovery.domain.logs.timestamps import AHEAD
+from recovery.domain.logs.types import LogQuery
 from recovery.errors import AccessDenied, Missing
-from recovery.logs import threads
-from recovery.logs.base import Gap, Labels, Page
-from recovery.logs.files.finding import File, Roots, told
-from recovery.logs.files.ledger import Ledger, View
-from recovery.logs.files.places import LINE, Place, Places
-from recovery.logs.files.resuming import UNKNOWN, resumed
-from recovery.logs.files.walks import Walk, offsets_behind
-from recovery.logs.judging import Patience
+from recovery.logs.base import LogGap, LogLabels, LogResultPage
+from recovery.logs.files.discovery import LogFile, LogRoots, problems_text
+from recovery.logs.files.merge import FileWalk, offsets_behind
+from recovery.logs.files.ordering import ArrivalOrder, FilesView
+from recovery.logs.files.positions import LINE, LogFilePosition, LogFilePositions
+from recovery.logs.files.resume import UNKNOWN, resume_offsets
+from recovery.logs.stream.matching import SearchDeadline
+from recovery.stores import thread_pool
 
 SEARCH_S = 0.8  # of work for one page: with the ways to and fro it comes within a second
 PACE_S = 0.3  # between two looks at all files
@@ -39,33 +39,35 @@ class FilesSource:
         self.pace = PACE_S
         self._server = spec.server
         self._roots = ", ".join(spec.roots)
-        self._ledger = Ledger(Roots(spec.roots, spec.patterns))
-        self._places = Places()
+        self._ledger = ArrivalOrder(LogRoots(spec.roots, spec.patterns))
+        self._places = LogFilePositions()
         self._troubles: str | None = None  # at the last read
         self._labels: dict[str, Mapping[str, str]] = {}
-        self._threads = threads.started(THREADS, f"logs-{spec.name}")
+        self._threads = thread_pool.start_pool(THREADS, f"logs-{spec.name}")
 
-    def tap(self, query: Query) -> Query:
+    def tap(self, query: LogQuery) -> LogQuery:
         """Returns a query for all files: readers of any of them share what is read of all."""
-        return Query()
+        return LogQuery()
 
-    async def labels(self, start: int, end: int) -> Labels:
+    async def labels(self, start: int, end: int) -> LogLabels:
         """Returns labels of files written to since `start`; where each began is not read, so `end` cuts nothing."""
-        return await self._apart(lambda _: self._seen_labels(start), Patience(SEARCH_S))
+        return await self._apart(lambda _: self._seen_labels(start), SearchDeadline(SEARCH_S))
 
-    async def search(self, query: Query, *, before: str = "", limit: int = 500) -> Page:
-        return await self._apart(lambda patience: self._search(query, before, limit, patience), Patience(SEARCH_S))
+    async def search(self, query: LogQuery, *, before: str = "", limit: int = 500) -> LogResultPage:
+        return await self._apart(
+            lambda patience: self._search(query, before, limit, patience), SearchDeadline(SEARCH_S)
+        )
 
-    async def read(self, query: Query, *, after: str, limit: int = 1000) -> Page:
-        return await self._apart(lambda patience: self._read(query, after, limit, patience), Patience(SEARCH_S))
+    async def read(self, query: LogQuery, *, after: str, limit: int = 1000) -> LogResultPage:
+        return await self._apart(lambda patience: self._read(query, after, limit, patience), SearchDeadline(SEARCH_S))
 
-    async def around(self, id: str, query: Query, *, lines: int = 50) -> Page:
-        return await self._apart(lambda patience: self._around(id, query, lines, patience), Patience(SEARCH_S))
+    async def around(self, id: str, query: LogQuery, *, lines: int = 50) -> LogResultPage:
+        return await self._apart(lambda patience: self._around(id, query, lines, patience), SearchDeadline(SEARCH_S))
 
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _apart(self, work: Callable[[Patience], T], patience: Patience) -> T:
+    async def _apart(self, work: Callable[[SearchDeadline], T], patience: SearchDeadline) -> T:
         """Runs work in a thread; a reader that leaves ends it."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work, patience)
@@ -75,7 +77,7 @@ class FilesSource:
 
     # In a thread.
 
-    def _look(self) -> View:
+    def _look(self) -> FilesView:
         view = self._ledger.look()
         self.pace = max(PACE_S, self._ledger.took / SHARE)
         troubles = view.seen.troubles
@@ -83,74 +85,76 @@ class FilesSource:
             raise AccessDenied(troubles[0].target, troubles[0].reason.rstrip("."), advice=troubles[0].advice)
         return view
 
-    def _seen_labels(self, start: int) -> Labels:
+    def _seen_labels(self, start: int) -> LogLabels:
         view = self._look()
         files = [file for file in view.files.values() if file.changed + AHEAD >= start]
         found = {"file": sorted({file.label for file in files})} if files else {}
         if files and self._server:
             found["server"] = [self._server]
-        return Labels(found, view.seen.is_cut)
+        return LogLabels(found, view.seen.is_cut)
 
-    def _search(self, query: Query, before: str, limit: int, patience: Patience) -> Page:
+    def _search(self, query: LogQuery, before: str, limit: int, patience: SearchDeadline) -> LogResultPage:
         view = self._look()
-        offsets = resumed(self._place(before), view)[0] if before else dict(view.ends)
-        after = "" if before else self._written(Place(view.now, dict(view.ends)), view)
-        walk = Walk(view, offsets, query, self._labels_of, limit)
+        offsets = resume_offsets(self._place(before), view)[0] if before else dict(view.ends)
+        after = "" if before else self._written(LogFilePosition(view.now, dict(view.ends)), view)
+        walk = FileWalk(view, offsets, query, self._labels_of, limit)
         walk.backwards(patience)
-        older = "" if walk.is_done else self._written(Place(walk.reached, offsets), view)
-        return Page(
+        older = "" if walk.is_done else self._written(LogFilePosition(walk.reached, offsets), view)
+        return LogResultPage(
             lines=walk.lines,
             before=older,
             after=after or before,
-            gap=None if before else _gap(told(view.seen.troubles)),
+            gap=None if before else _gap(problems_text(view.seen.troubles)),
             is_end=walk.is_done,
             looked_at=walk.looked_at,
             reached=walk.reached or None,
         )
 
-    def _read(self, query: Query, after: str, limit: int, patience: Patience) -> Page:
+    def _read(self, query: LogQuery, after: str, limit: int, patience: SearchDeadline) -> LogResultPage:
         view = self._look()
         if not after:
-            return Page(after=self._written(Place(view.now, dict(view.ends)), view), is_end=True)
-        offsets, gap = resumed(self._place(after), view)
-        walk = Walk(view, offsets, query, self._labels_of, limit)
+            return LogResultPage(after=self._written(LogFilePosition(view.now, dict(view.ends)), view), is_end=True)
+        offsets, gap = resume_offsets(self._place(after), view)
+        walk = FileWalk(view, offsets, query, self._labels_of, limit)
         walk.forwards(patience)
         is_end = walk.is_done or not offsets_behind(view, offsets)
-        place = self._written(Place(view.now if is_end else walk.reached, offsets), view)
-        return Page(walk.lines, after=place, gap=gap or self._new_gap(view), is_end=is_end, looked_at=walk.looked_at)
+        place = self._written(LogFilePosition(view.now if is_end else walk.reached, offsets), view)
+        return LogResultPage(
+            walk.lines, after=place, gap=gap or self._new_gap(view), is_end=is_end, looked_at=walk.looked_at
+        )
 
-    def _around(self, id: str, query: Query, lines: int, patience: Patience) -> Page:
+    def _around(self, id: str, query: LogQuery, lines: int, patience: SearchDeadline) -> LogResultPage:
         place = self._place(id)
         if place.kind != LINE:
             raise Missing(UNKNOWN)
         view = self._look()
-        begun, _ = resumed(place, view)
-        older = Walk(view, dict(begun), query, self._labels_of, lines + 1)
+        begun, _ = resume_offsets(place, view)
+        older = FileWalk(view, dict(begun), query, self._labels_of, lines + 1)
         older.backwards(patience)
-        newer = Walk(view, dict(begun), query, self._labels_of, lines)
+        newer = FileWalk(view, dict(begun), query, self._labels_of, lines)
         newer.forwards(patience)
-        return Page(
+        return LogResultPage(
             lines=[*older.lines, *newer.lines],
-            before="" if older.is_done else self._written(Place(older.reached, older.offsets), view),
-            after=self._written(Place(newer.reached or view.now, newer.offsets), view),
+            before="" if older.is_done else self._written(LogFilePosition(older.reached, older.offsets), view),
+            after=self._written(LogFilePosition(newer.reached or view.now, newer.offsets), view),
         )
 
-    def _place(self, text: str) -> Place:
+    def _place(self, text: str) -> LogFilePosition:
         if place := self._places.read(text):
             return place
         raise Missing(UNKNOWN)
 
-    def _written(self, place: Place, view: View) -> str:
+    def _written(self, place: LogFilePosition, view: FilesView) -> str:
         """Returns the text of a place. Files in which nothing lies before it need no name."""
         begun = {key: offset for key, offset in place.offsets.items() if offset > view.files[key].start}
-        return self._places.written(Place(place.at, begun), view.newest_first)
+        return self._places.written(LogFilePosition(place.at, begun), view.newest_first)
 
-    def _new_gap(self, view: View) -> Gap | None:
+    def _new_gap(self, view: FilesView) -> LogGap | None:
         """Returns the gap of files that became unreadable since the last read; earlier ones are told by a search."""
-        before, self._troubles = self._troubles, told(view.seen.troubles)
+        before, self._troubles = self._troubles, problems_text(view.seen.troubles)
         return None if before in (None, self._troubles) else _gap(self._troubles)
 
-    def _labels_of(self, file: File) -> Mapping[str, str]:
+    def _labels_of(self, file: LogFile) -> Mapping[str, str]:
         """Returns a file's labels, the same object for the same labels."""
         if file.label not in self._labels:
             found = {"file": file.label} | ({"server": self._server} if self._server else {})
@@ -158,5 +162,5 @@ class FilesSource:
         return self._labels[file.label]
 
 
-def _gap(words: str) -> Gap | None:
-    return Gap(words) if words else None
+def _gap(words: str) -> LogGap | None:
+    return LogGap(words) if words else None

@@ -11,45 +11,45 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from recovery.errors import StoreError
-from recovery.logs.base import Gap
-from recovery.logs.loki.asking import Asking, Entry
+from recovery.logs.base import LogGap
+from recovery.logs.loki.client import LokiClient, LokiEntry
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class LokiBatch:
     """Lines in their order, oldest first; all there are from `start` to before `end`."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[LokiEntry]
     start: int
     end: int
     is_cut: bool = False  # more was there in the span that was asked for
-    gap: Gap | None = None
+    gap: LogGap | None = None
 
 
-async def forward(asking: Asking, selectors: Sequence[str], start: int, end: int, limit: int) -> Batch:
+async def forward(asking: LokiClient, selectors: Sequence[str], start: int, end: int, limit: int) -> LokiBatch:
     """Reads the oldest lines of the span."""
     return await _all(asking, selectors, start, end, limit, is_backward=False)
 
 
-async def backward(asking: Asking, selectors: Sequence[str], start: int, end: int, limit: int) -> Batch:
+async def backward(asking: LokiClient, selectors: Sequence[str], start: int, end: int, limit: int) -> LokiBatch:
     """Reads the newest lines of the span."""
     return await _all(asking, selectors, start, end, limit, is_backward=True)
 
 
-def in_order(entries: Iterable[Entry]) -> list[Entry]:
+def in_order(entries: Iterable[LokiEntry]) -> list[LokiEntry]:
     """Returns each line once, by ns, stream and text. Of one ns Loki gives the lines in an order that changes."""
     once = {entry.key: entry for entry in entries}
     return sorted(once.values(), key=lambda entry: (entry.at, entry.stream, entry.text))
 
 
 async def _all(
-    asking: Asking, selectors: Sequence[str], start: int, end: int, limit: int, *, is_backward: bool
-) -> Batch:
+    asking: LokiClient, selectors: Sequence[str], start: int, end: int, limit: int, *, is_backward: bool
+) -> LokiBatch:
     """Reads several selectors, as far as all of them have come. No selector: nothing could be asked for."""
     fetched = (_fetched(asking, one, start, end, limit, is_backward=is_backward) for one in selectors)
     batches = await asyncio.gather(*fetched)
     start, end = max((one.start for one in batches), default=start), min((one.end for one in batches), default=end)
-    return Batch(
+    return LokiBatch(
         in_order(entry for batch in batches for entry in batch.entries if start <= entry.at < end),
         start,
         end,
@@ -58,26 +58,26 @@ async def _all(
     )
 
 
-async def _fetched(asking: Asking, logql: str, start: int, end: int, limit: int, *, is_backward: bool) -> Batch:
+async def _fetched(asking: LokiClient, logql: str, start: int, end: int, limit: int, *, is_backward: bool) -> LokiBatch:
     found, is_cut = await asking.lines(logql, start, end, limit, is_backward=is_backward)
     if not is_cut or not found:
-        return Batch(in_order(found), start, end)
+        return LokiBatch(in_order(found), start, end)
     if len({entry.at for entry in found}) == 1 and limit < asking.most:
         found, is_cut = await asking.lines(logql, start, end, asking.most, is_backward=is_backward)
         if not is_cut:
-            return Batch(in_order(found), start, end)
+            return LokiBatch(in_order(found), start, end)
     last = min(entry.at for entry in found) if is_backward else max(entry.at for entry in found)
     whole = [entry for entry in found if entry.at != last]
     if not whole:
         return await _crowded(asking, logql, start, end, found, is_backward=is_backward)
     if is_backward:
-        return Batch(in_order(whole), last + 1, end, is_cut=True)
-    return Batch(in_order(whole), start, last, is_cut=True)
+        return LokiBatch(in_order(whole), last + 1, end, is_cut=True)
+    return LokiBatch(in_order(whole), start, last, is_cut=True)
 
 
 async def _crowded(
-    asking: Asking, logql: str, start: int, end: int, found: Sequence[Entry], *, is_backward: bool
-) -> Batch:
+    asking: LokiClient, logql: str, start: int, end: int, found: Sequence[LokiEntry], *, is_backward: bool
+) -> LokiBatch:
     """Returns a batch of one ns with more lines than Loki gives at once. What it does not give is said."""
     entries, at = in_order(found), found[0].at
     try:
@@ -86,7 +86,7 @@ async def _crowded(
         total = None
     lost = None if total is None else total - len(entries)
     reason = f"Loki returns at most {len(found):,} lines per timestamp, and this one has more"
-    gap = Gap(reason, lost) if lost is None or lost > 0 else None
+    gap = LogGap(reason, lost) if lost is None or lost > 0 else None
     if is_backward:
-        return Batch(entries, at, end, is_cut=True, gap=gap)
-    return Batch(entries, start, at + 1, is_cut=True, gap=gap)
+        return LokiBatch(entries, at, end, is_cut=True, gap=gap)
+    return LokiBatch(entries, start, at + 1, is_cut=True, gap=gap)

@@ -13,18 +13,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from recovery.config.logs import LogSource
-from recovery.domain.lines import Query
+from recovery.domain.logs.types import LogQuery
 from recovery.errors import Missing, StoreError
-from recovery.logs.base import Labels, Page
-from recovery.logs.loki import batches, places
-from recovery.logs.loki.arrivals import LATE_NS, Arrivals, Known, Step, past, place_of
-from recovery.logs.loki.asking import Asking, Entry
-from recovery.logs.loki.batches import Batch
-from recovery.logs.loki.judging import judged
-from recovery.logs.loki.places import Place, Point
-from recovery.logs.loki.scope import Scope
-from recovery.logs.loki.searching import HOUR, LONGEST, Walk, spanned
-from recovery.logs.loki.values import labels_of
+from recovery.logs.base import LogLabels, LogResultPage
+from recovery.logs.loki import batches, positions
+from recovery.logs.loki.batches import LokiBatch
+from recovery.logs.loki.client import LokiClient, LokiEntry
+from recovery.logs.loki.labels import labels_of
+from recovery.logs.loki.late_lines import LATE_NS, ArrivalsCache, LokiArrivals, Step, entries_behind, place_of
+from recovery.logs.loki.matching import match_lines
+from recovery.logs.loki.positions import LokiPoint, LokiPosition
+from recovery.logs.loki.search import HOUR, LONGEST, LokiSearch, fetch_span
+from recovery.logs.loki.streams import LokiSelectors
 
 PACE_S = 1.0
 SETTLED_S = 1.0  # what senders wait to send many lines at once
@@ -38,14 +38,14 @@ _VALUES_SECONDS = 60.0  # for which the values of labels are taken for what they
 _VALUES_NS = 6 * HOUR
 _UNKNOWN = "This log position is unknown."
 
-Fetch = Callable[[Asking, Sequence[str], int, int, int], Awaitable[Batch]]
+Fetch = Callable[[LokiClient, Sequence[str], int, int, int], Awaitable[LokiBatch]]
 
 
 @dataclass(frozen=True, slots=True)
 class _News:
     """Lines that lie behind a place. `is_end`: as far as there is something."""
 
-    batch: Batch
+    batch: LokiBatch
     steps: Sequence[Step]
     is_end: bool
 
@@ -57,58 +57,58 @@ class LokiSource:
         self.server_label = spec.server_label
         self.pace = PACE_S
         self._settled = round(settled * 10**9)
-        self._asking = Asking(spec)
-        self._scope = Scope(self._asking, spec.match)
-        self._known = Known()
+        self._asking = LokiClient(spec)
+        self._scope = LokiSelectors(self._asking, spec.match)
+        self._known = ArrivalsCache()
         self._values: frozenset[str] = frozenset()  # of all labels, in one case
         self._values_until = 0.0
 
-    async def labels(self, start: int, end: int) -> Labels:
+    async def labels(self, start: int, end: int) -> LogLabels:
         return await labels_of(self._asking, self._scope.every, start, end)
 
-    def tap(self, query: Query) -> Query:
+    def tap(self, query: LogQuery) -> LogQuery:
         """Returns what Loki judges itself. Of what is excluded it must not be asked (selector.py), nor of texts that
         stand in the value of a label: it looks for them in lines alone.
         """
         include = {term for term in query.include if not any(term.casefold() in value for value in self._values)}
-        return Query(query.labels, tuple(sorted(include)), levels=query.levels)
+        return LogQuery(query.labels, tuple(sorted(include)), levels=query.levels)
 
-    async def search(self, query: Query, *, before: str = "", limit: int = 500) -> Page:
+    async def search(self, query: LogQuery, *, before: str = "", limit: int = 500) -> LogResultPage:
         await self._learn(query)
         now, question = self._now(), self.tap(query)
         arrivals = None if before or query.end is not None else await self._followed(question, now)
         newest = now if query.end is None else query.end
-        begun = _place(before).point if before else Point(arrivals.head if arrivals else newest)
-        walk = Walk(query, begun, max(query.start or 0, now - _OLDEST_NS), limit)
+        begun = _place(before).point if before else LokiPoint(arrivals.head if arrivals else newest)
+        walk = LokiSearch(query, begun, max(query.start or 0, now - _OLDEST_NS), limit)
 
-        async def fetch(start: int, end: int) -> Batch:
+        async def fetch(start: int, end: int) -> LokiBatch:
             return await self._fetch(batches.backward, question, start, end, limit)
 
-        def is_shown(entry: Entry) -> bool:
+        def is_shown(entry: LokiEntry) -> bool:
             return arrivals is None or arrivals.is_before(entry, begun.at)
 
         await walk.go(fetch, is_shown, SEARCH_S)
-        return Page(
+        return LogResultPage(
             walk.lines[::-1],
-            before="" if walk.is_over else str(places.at_point(walk.point)),
-            after=str(places.at_point(begun)),
+            before="" if walk.is_over else str(positions.at_point(walk.point)),
+            after=str(positions.at_point(begun)),
             gap=walk.gap,
             is_end=walk.is_over,
             looked_at=walk.looked_at,
             reached=walk.point.at,
         )
 
-    async def read(self, query: Query, *, after: str, limit: int = READ_LINES) -> Page:
+    async def read(self, query: LogQuery, *, after: str, limit: int = READ_LINES) -> LogResultPage:
         if not after:
-            return Page(after=str(places.front(self._now())), is_end=True)
+            return LogResultPage(after=str(positions.front(self._now())), is_end=True)
         await self._learn(query)
         place = _place(after)
         news = await self._news(self.tap(query), place)
-        found = await judged(news.steps, query, limit)
+        found = await match_lines(news.steps, query, limit)
         is_all = found.looked_at == len(news.steps)
-        behind = places.front(news.batch.end) if is_all else place_of(news.steps[found.looked_at - 1])
+        behind = positions.front(news.batch.end) if is_all else place_of(news.steps[found.looked_at - 1])
         is_begun = not place.read.is_bare and place.read.at >= news.batch.end - 1
-        return Page(
+        return LogResultPage(
             found.lines,
             before=after,
             after=after if is_all and behind.read.at <= place.read.at else str(behind),
@@ -117,12 +117,12 @@ class LokiSource:
             looked_at=found.looked_at,
         )
 
-    async def around(self, id: str, query: Query, *, lines: int = 50) -> Page:
-        point, question = _place(id).point, Query(query.labels, is_revealed=query.is_revealed)
+    async def around(self, id: str, query: LogQuery, *, lines: int = 50) -> LogResultPage:
+        point, question = _place(id).point, LogQuery(query.labels, is_revealed=query.is_revealed)
         if point.is_bare:
             raise Missing(_UNKNOWN)
         own = (await self._fetch(batches.forward, question, point.at, point.at + 1, self._asking.most)).entries
-        rest = past(own, point)
+        rest = entries_behind(own, point)
         at = len(own) - len(rest) - 1
         if at < 0 or own[at].key != point.key:
             raise Missing("This line is gone, or has other labels.")
@@ -131,18 +131,18 @@ class LokiSource:
         whole = [*older, *own, *newer]
         at += len(older)
         shown = whole[max(0, at - lines) : at + lines + 1]
-        found = await judged([(None, entry) for entry in shown], question, len(shown))
-        return Page(
+        found = await match_lines([(None, entry) for entry in shown], question, len(shown))
+        return LogResultPage(
             found.lines,
-            before=str(places.before(shown[0].key)),
-            after=str(places.behind(shown[-1].key)),
+            before=str(positions.before(shown[0].key)),
+            after=str(positions.behind(shown[-1].key)),
             looked_at=found.looked_at,
         )
 
     async def close(self) -> None:
         await self._asking.close()
 
-    async def _learn(self, query: Query) -> None:
+    async def _learn(self, query: LogQuery) -> None:
         """Reads the values of labels, for queries with texts. While they cannot be had, what was known goes on."""
         at = asyncio.get_running_loop().time()
         if not query.include or at < self._values_until:
@@ -158,27 +158,27 @@ class LokiSource:
 
     # -- what is new
 
-    async def _news(self, question: Query, place: Place) -> _News:
+    async def _news(self, question: LogQuery, place: LokiPosition) -> _News:
         now = self._now()
         if place.read.at < now - _OLDEST_NS:
-            place = places.front(now - _OLDEST_NS)
+            place = positions.front(now - _OLDEST_NS)
         at = place.read.at
         arrivals = self._known.get(question)
         if arrivals is None or at - arrivals.head > LATE_NS:
-            arrivals = self._known.keep(question, Arrivals.begun(at))
+            arrivals = self._known.keep(question, LokiArrivals.begun(at))
         async with arrivals.lock:
             if at >= arrivals.head and now - arrivals.head > _FRESH_NS:
-                batch: Batch | None = await self._look(arrivals, question, now)
+                batch: LokiBatch | None = await self._look(arrivals, question, now)
             else:
                 batch = arrivals.last
         if at >= arrivals.head:
-            batch = Batch((), at, at)
+            batch = LokiBatch((), at, at)
         elif batch is None or at < batch.start:
             batch = await self._from(question, at, arrivals.head)
         is_end = not batch.is_cut and batch.end >= arrivals.head and now - arrivals.head <= _FRESH_NS
         return _News(batch, list(arrivals.steps(batch, place)), is_end)
 
-    async def _look(self, arrivals: Arrivals, question: Query, now: int) -> Batch:
+    async def _look(self, arrivals: LokiArrivals, question: LogQuery, now: int) -> LokiBatch:
         """Reads on from where the last read ended; and again what lies before it, as long as that is not too much."""
         if arrivals.look_from < arrivals.head and now - arrivals.head < LATE_NS:
             limit = READ_LINES + arrivals.looked_at_again
@@ -187,22 +187,22 @@ class LokiSource:
                 return arrivals.add(batch)
         return arrivals.add(await self._from(question, arrivals.head, now))
 
-    async def _from(self, question: Query, start: int, end: int) -> Batch:
+    async def _from(self, question: LogQuery, start: int, end: int) -> LokiBatch:
         """Reads the oldest lines of a span of any length."""
 
-        async def ask(span: int) -> Batch:
+        async def ask(span: int) -> LokiBatch:
             until = min(end, start + span)
             return await self._fetch(batches.forward, question, start, until, READ_LINES, is_kept=True)
 
-        return (await spanned(ask, LONGEST))[0]
+        return (await fetch_span(ask, LONGEST))[0]
 
     async def _fetch(
-        self, way: Fetch, question: Query, start: int, end: int, limit: int, *, is_kept: bool = False
-    ) -> Batch:
+        self, way: Fetch, question: LogQuery, start: int, end: int, limit: int, *, is_kept: bool = False
+    ) -> LokiBatch:
         selectors = await self._scope.of(question, start, end, is_kept=is_kept)
         return await way(self._asking, selectors, start, end, limit)
 
-    async def _followed(self, question: Query, now: int) -> Arrivals | None:
+    async def _followed(self, question: LogQuery, now: int) -> LokiArrivals | None:
         """Returns the arrivals if a reader follows: what a search shows, and what is told after it, must be one."""
         arrivals = self._known.get(question)
         if arrivals is None or not 0 <= now - arrivals.head < LATE_NS:
@@ -214,8 +214,8 @@ class LokiSource:
 
     # -- around a line
 
-    async def _neighbours(self, question: Query, at: int, count: int, *, is_older: bool) -> Sequence[Entry]:
-        way, found = batches.backward if is_older else batches.forward, tuple[Entry, ...]()
+    async def _neighbours(self, question: LogQuery, at: int, count: int, *, is_older: bool) -> Sequence[LokiEntry]:
+        way, found = batches.backward if is_older else batches.forward, tuple[LokiEntry, ...]()
         for reach in _AROUND if count > 0 else ():
             start, end = (max(0, at - reach), at) if is_older else (at, min(at + reach, time.time_ns()))
             if start >= end:
@@ -229,8 +229,8 @@ class LokiSource:
         return found
 
 
-def _place(text: str) -> Place:
-    place = Place.parse(text)
+def _place(text: str) -> LokiPosition:
+    place = LokiPosition.parse(text)
     if place is None:
         raise Missing(_UNKNOWN)
     return place

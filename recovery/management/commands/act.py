@@ -12,24 +12,25 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from recovery.actions import gather, runner, sight
+from recovery.actions import precheck, runner
+from recovery.actions.bulk import job_selection
+from recovery.actions.bulk.job_selection import BulkSelection
 from recovery.actions.catalog import ENTRIES
-from recovery.actions.gather import Selection
-from recovery.actions.runner import Preview
+from recovery.actions.runner import ActionDryRun
 from recovery.config import current
-from recovery.domain.acting import (
+from recovery.domain.actions.types import (
     AFFECTED_LISTED,
-    Act,
-    Affected,
+    Action,
+    ActionCommand,
+    ActionOptions,
+    ActionPrecheck,
+    ExpectedJob,
     JobResult,
-    Judgement,
-    Options,
-    Order,
+    JobSideEffect,
     Outcome,
-    Seen,
 )
-from recovery.domain.jobs import State
-from recovery.domain.refs import shown, visible
+from recovery.domain.identifiers import printable, visible
+from recovery.domain.jobs import JobState
 from recovery.errors import (
     BadOrder,
     ConfigError,
@@ -40,9 +41,9 @@ from recovery.errors import (
     UnstallError,
     Unsupported,
 )
-from recovery.management import calling
-from recovery.management.calling import REFUSED, UNREACHABLE, WRONG_CALL
-from recovery.management.configured import configured
+from recovery.management import arguments
+from recovery.management.arguments import REFUSED, UNREACHABLE, WRONG_CALL
+from recovery.management.configuration import load_configuration
 
 SHOWN = 20  # refusals printed before the question: a screen
 _STATUSES: Sequence[tuple[type[UnstallError] | tuple[type[UnstallError], ...], int]] = (
@@ -61,7 +62,7 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        acts = [act.value for act in Act if act is not Act.RESTORE]
+        acts = [act.value for act in Action if act is not Action.RESTORE]
         parser.add_argument("action", choices=acts, metavar="ACTION", help=", ".join(acts))
         parser.add_argument("--queue", required=True, metavar="[DEPLOYMENT/]BASE")
         parser.add_argument("--job", action="append", default=[], metavar="ID", help="can be repeated")
@@ -96,7 +97,7 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, **given: Any) -> None:
         asked = Namespace(**given)
-        configured()
+        load_configuration()
         try:
             self._run(asked)
         except UnstallError as error:
@@ -114,19 +115,19 @@ class Command(BaseCommand):
             raise CommandError("Nothing was done.", returncode=REFUSED)
         self._tell(asked, order, list(_results(order, parts)))
 
-    def _confirmed(self, order: Order, previews: Sequence[Preview]) -> bool:
+    def _confirmed(self, order: ActionCommand, previews: Sequence[ActionDryRun]) -> bool:
         """Shows on a terminal what would happen and the risk, and asks; for many jobs, or where the action is
         dangerous, the queue's name has to be typed.
         """
         can = sum(preview.can for preview in previews)
         refused = [one for preview in previews for one in preview.judgements if not one.is_allowed]
         for one in refused[:SHOWN]:
-            self.stderr.write(visible(f"refused: {shown(one.id)}: {one.why}"))
+            self.stderr.write(visible(f"refused: {printable(one.id)}: {one.why}"))
         if len(refused) > SHOWN:
             self.stderr.write(f"refused: {len(refused) - SHOWN:,} more")
         for one in [one for preview in previews for one in preview.judgements if one.is_allowed]:
             for line in _along(one.effects.affected):
-                self.stderr.write(f"with {shown(one.id)}: {line}")
+                self.stderr.write(f"with {printable(one.id)}: {line}")
         for risk in dict.fromkeys(preview.risk for preview in previews if preview.risk):
             self.stderr.write(visible(f"risk: {risk}"))
         if not can:
@@ -137,7 +138,7 @@ class Command(BaseCommand):
             return _answer(f"Type {order.queue.label} to continue: ") == order.queue.label
         return _answer("Continue? [y/N] ").lower() in ("y", "yes")
 
-    def _tell(self, asked: Namespace, order: Order, results: Sequence[JobResult]) -> None:
+    def _tell(self, asked: Namespace, order: ActionCommand, results: Sequence[JobResult]) -> None:
         if asked.json:
             document: dict[str, Any] = {"action": order.act.value, "queue": str(order.queue)}
             document |= {"dry_run": True} if asked.dry_run else {}
@@ -154,10 +155,10 @@ class Command(BaseCommand):
             sys.exit(REFUSED)
 
 
-def _order(asked: Namespace) -> Order:
-    act = Act(asked.action)
+def _order(asked: Namespace) -> ActionCommand:
+    act = Action(asked.action)
     _fits(act, asked)
-    options = Options(
+    options = ActionOptions(
         force=asked.force,
         consent=asked.consent,
         reset_stalls=asked.reset,
@@ -167,19 +168,19 @@ def _order(asked: Namespace) -> Order:
         directly=asked.directly,
         mark=asked.mark,
         latest=asked.latest,
-        state=_state(asked.all) if act is Act.CLEAN else None,
+        state=_state(asked.all) if act is Action.CLEAN else None,
         older_than=asked.older_than * 1000,
         limit=asked.limit,
         delayed=asked.delayed,
         children=asked.children,
         other_queues=asked.other_queues,
     )
-    return Order(act, calling.queue(asked.queue, current()), calling.actor(), asked.reason, options=options)
+    return ActionCommand(act, arguments.queue(asked.queue, current()), arguments.actor(), asked.reason, options=options)
 
 
-def _fits(act: Act, asked: Namespace) -> None:
+def _fits(act: Action, asked: Namespace) -> None:
     """Refuses jobs given twice or not at all, and jobs given for an action on the whole queue."""
-    if act is Act.CLEAN:
+    if act is Action.CLEAN:
         if asked.job or not asked.all:
             raise BadOrder("Give the state to clean with --all.")
     elif ENTRIES[act].is_for_queue:
@@ -189,10 +190,10 @@ def _fits(act: Act, asked: Namespace) -> None:
         raise BadOrder("Give jobs with --job, or all jobs of a state with --all.")
 
 
-def _state(written: str) -> State:
-    if written not in set(State) - {State.UNKNOWN}:
+def _state(written: str) -> JobState:
+    if written not in set(JobState) - {JobState.UNKNOWN}:
         raise BadOrder(f"{written!r} is not a job state.")
-    return State(written)
+    return JobState(written)
 
 
 def _natural(written: str) -> int:
@@ -202,18 +203,18 @@ def _natural(written: str) -> int:
     return value
 
 
-def _chosen(asked: Namespace, order: Order) -> tuple[Order, Iterable[Seen]]:
+def _chosen(asked: Namespace, order: ActionCommand) -> tuple[ActionCommand, Iterable[ExpectedJob]]:
     """Returns the selected jobs, and the order with the options that the selection implies."""
     if ENTRIES[order.act].is_for_queue:
         return order, []
     if asked.job:
-        return order, runner.seen(order.queue, tuple(asked.job))
-    chosen = Selection.all(asked.all, sight.now(), name=asked.name, error=asked.error)
+        return order, runner.current_jobs(order.queue, tuple(asked.job))
+    chosen = BulkSelection.all(asked.all, precheck.now(), name=asked.name, error=asked.error)
     order = replace(order, options=chosen.implied(order.options))
-    return order, list(gather.every(sight.scene(order.queue, order.act), chosen))
+    return order, list(job_selection.iterate_jobs(precheck.build_context(order.queue, order.act), chosen))
 
 
-def _parts(order: Order, jobs: Iterable[Seen]) -> Iterator[Order]:
+def _parts(order: ActionCommand, jobs: Iterable[ExpectedJob]) -> Iterator[ActionCommand]:
     """Yields orders of as many jobs as go at once; an action on a queue is one order."""
     if ENTRIES[order.act].is_for_queue:
         yield order
@@ -223,7 +224,7 @@ def _parts(order: Order, jobs: Iterable[Seen]) -> Iterator[Order]:
         yield replace(order, jobs=part)
 
 
-def _results(order: Order, parts: Sequence[Order]) -> Iterator[JobResult]:
+def _results(order: ActionCommand, parts: Sequence[ActionCommand]) -> Iterator[JobResult]:
     """Yields the results. An error before anything was done is raised; later it is the result of the jobs not tried."""
     if ENTRIES[order.act].in_steps:
         yield runner.sweep(order)
@@ -240,14 +241,14 @@ def _results(order: Order, parts: Sequence[Order]) -> Iterator[JobResult]:
             return
 
 
-def _foretold(judgement: Judgement) -> JobResult:
+def _foretold(judgement: ActionPrecheck) -> JobResult:
     """Returns the result that a dry run predicts."""
     outcome = Outcome.DONE if judgement.is_allowed else judgement.outcome
     why = judgement.risk if judgement.is_allowed else judgement.why
     return JobResult(judgement.id, outcome, why, affected=judgement.effects.affected)
 
 
-def _along(affected: Sequence[Affected]) -> Iterator[str]:
+def _along(affected: Sequence[JobSideEffect]) -> Iterator[str]:
     """Yields the other jobs that change with one, and how; of very many the first."""
     for one in affected[:AFFECTED_LISTED]:
         yield f"{one.job.queue.label} {one.job.label} {one.change}"
@@ -255,15 +256,15 @@ def _along(affected: Sequence[Affected]) -> Iterator[str]:
         yield f"and {len(affected) - AFFECTED_LISTED:,} more"
 
 
-def _question(order: Order, previews: Sequence[Preview], can: int) -> str:
+def _question(order: ActionCommand, previews: Sequence[ActionDryRun], can: int) -> str:
     if ENTRIES[order.act].is_for_queue:
         return previews[0].question
     entry = ENTRIES[order.act]
     return f"{entry.label} {entry.counted(can)} of {order.queue.label}?"
 
 
-def _line(order: Order, result: JobResult, *, dry: bool) -> str:
-    name = shown(result.job) if result.job else order.queue.label
+def _line(order: ActionCommand, result: JobResult, *, dry: bool) -> str:
+    name = printable(result.job) if result.job else order.queue.label
     said = f"would be {ENTRIES[order.act].done}" if dry and result.outcome is Outcome.DONE else result.outcome.value
     entry = f" (#{result.audit})" if result.audit else ""
     return f"{name}: {said}{': ' * bool(result.why)}{result.why}{entry}"

@@ -12,13 +12,13 @@ from django.db import DatabaseError
 
 from recovery import config as configuration
 from recovery import shared_clock
-from recovery.actions import audit as writing
-from recovery.connections import audit_heads
-from recovery.domain.audit_head_targets import AuditHeadTarget, AuditHeadTargets
+from recovery.actions.audit import audit_log as writing
+from recovery.actions.audit import head_delivery
+from recovery.domain.audit.head_targets import AuditHeadTarget, AuditHeadTargets
 from recovery.errors import ConfigError, NotDelivered, NotRecorded
-from recovery.management import calling
-from recovery.reads import audit
-from recovery.reads.seals import UNKNOWN_KEY
+from recovery.management import arguments
+from recovery.reads.audit import queries as audit_queries
+from recovery.reads.audit.seals import UNKNOWN_KEY
 from recovery.scanners.audit_heads import AuditHeadSender
 
 BROKEN, WRONG_CALL, UNREACHABLE = 1, 2, 4
@@ -52,7 +52,7 @@ class Command(BaseCommand):
         reseal = commands.add_parser("reseal", help="verify all entries, then they need no former secret key")
         reseal.add_argument("--without-former-key", action="store_true", help="also when a former key is lost")
         export = commands.add_parser("export", help="print every entry")
-        export.add_argument("--format", choices=audit.FORMATS, default="json")
+        export.add_argument("--format", choices=audit_queries.FORMATS, default="json")
 
     def handle(self, *_: Any, **given: Any) -> None:
         try:
@@ -66,18 +66,18 @@ class Command(BaseCommand):
         match given["what"]:
             case "verify":
                 file = given["head"]
-                self._tell(audit.verify(_heads(file) if file else None), as_json=given["json"])
+                self._tell(audit_queries.verify(_heads(file) if file else None), as_json=given["json"])
             case "compare":
-                self._tell(audit.compare(_heads(given["file"])), as_json=given["json"], is_chain=False)
+                self._tell(audit_queries.compare(_heads(given["file"])), as_json=given["json"], is_chain=False)
             case "head":
                 self._head(is_sent=given["send"])
             case "reseal":
                 self._reseal(may_lack=given["without_former_key"])
             case _:
-                for piece in audit.export(given["format"]):
+                for piece in audit_queries.export(given["format"]):
                     self.stdout.write(piece, ending="")
 
-    def _tell(self, report: audit.Report, *, as_json: bool, is_chain: bool = True) -> None:
+    def _tell(self, report: audit_queries.AuditVerification, *, as_json: bool, is_chain: bool = True) -> None:
         if as_json:
             self.stdout.write(_document(report))
         elif report.is_sound and is_chain:
@@ -93,7 +93,7 @@ class Command(BaseCommand):
         raise CommandError("\n".join(["The audit log was modified.", *told]), returncode=BROKEN)
 
     def _head(self, *, is_sent: bool) -> None:
-        head = audit.head()
+        head = audit_queries.head()
         self.stdout.write(head.written())
         if not is_sent:
             return
@@ -109,25 +109,25 @@ class Command(BaseCommand):
         """Seals the chain with the present key. What cannot be verified is refused, but for entries whose key is
         declared lost.
         """
-        report = audit.verify()
+        report = audit_queries.verify()
         if any(finding.kind != UNKNOWN_KEY or not may_lack for finding in report.findings):
             self._tell(report, as_json=False)
         lost = [finding.text for finding in report.findings]
         body = {"lost keys": lost} if lost else {}
-        writing.reseal(calling.actor(), report.head.number, report.head.hash, "The secret key was changed.", body)
+        writing.reseal(arguments.actor(), report.head.number, report.head.hash, "The secret key was changed.", body)
         self.stdout.write(f"Entries up to #{report.head.number} no longer need a former key.")
 
 
-def _sent(places: AuditHeadTargets, place: AuditHeadTarget, line: str, head: audit.Head) -> str:
+def _sent(places: AuditHeadTargets, place: AuditHeadTarget, line: str, head: audit_queries.AuditChainHead) -> str:
     """Sends the head to one target; returns why it failed, "" on success."""
     try:
-        audit_heads.send(places, place, line, f"audit-head-{head.number}")
+        head_delivery.send(places, place, line, f"audit-head-{head.number}")
     except NotDelivered as error:
         return f"{place.value} {places.target(place)}: {error}"
     return ""
 
 
-def _signed(report: audit.Report) -> str:
+def _signed(report: audit_queries.AuditVerification) -> str:
     if not report.unsigned:
         return "All entries are signed, and the index by job matches them."
     return (
@@ -135,20 +135,20 @@ def _signed(report: audit.Report) -> str:
     )
 
 
-def _heads(file: Path) -> audit.Heads:
+def _heads(file: Path) -> audit_queries.AuditChainHeads:
     """Reads stored heads line by line: a file of years has some MB."""
     try:
-        if file.stat().st_size > audit.HEADS_LIMIT:
+        if file.stat().st_size > audit_queries.HEADS_LIMIT:
             raise CommandError(f"{file} is larger than 64 MB: pass only its last part.", returncode=WRONG_CALL)
         with file.open(encoding="utf-8") as lines:
-            return audit.kept_heads(lines)
+            return audit_queries.kept_heads(lines)
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"{file} cannot be read: {error}", returncode=WRONG_CALL) from error
-    except audit.NotAHead as error:
+    except audit_queries.NotAHead as error:
         raise CommandError(f"{file}: {error}", returncode=WRONG_CALL) from error
 
 
-def _document(report: audit.Report) -> str:
+def _document(report: audit_queries.AuditVerification) -> str:
     findings = [{"number": one.number, "kind": one.kind, "text": one.text} for one in report.findings]
     facts = {"is_sound": report.is_sound, "checked": report.checked, "unsigned": report.unsigned, "findings": findings}
     return json.dumps(facts | {"head": {"number": report.head.number, "hash": report.head.hash}}, indent=2)

@@ -14,12 +14,12 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from recovery.domain.refs import visible
+from recovery.domain.identifiers import visible
 from recovery.errors import ConfigError
-from recovery.management.checkup import Finding, Level, examine
-from recovery.processes import beside
+from recovery.management.doctor.runner import DoctorFinding, DoctorLevel, examine
+from recovery.processes import up_environment
 
-_WIDTH = len(Level.WARNING) + 2
+_WIDTH = len(DoctorLevel.WARNING) + 2
 
 
 class Command(BaseCommand):
@@ -31,20 +31,20 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         with suppress(ConfigError):  # it is among the findings
-            beside.join(Path(settings.DATA_DIR))
+            up_environment.adopt(Path(settings.DATA_DIR))
         findings = self._as_json() if options["json"] else self._as_text()
-        if any(finding.level is Level.WRONG for finding in findings):
+        if any(finding.level is DoctorLevel.WRONG for finding in findings):
             raise SystemExit(1)
 
-    def _as_json(self) -> list[Finding]:
+    def _as_json(self) -> list[DoctorFinding]:
         findings = list(examine())
-        is_well = all(finding.level is not Level.WRONG for finding in findings)
+        is_well = all(finding.level is not DoctorLevel.WRONG for finding in findings)
         rows = [asdict(finding) for finding in findings]
         self.stdout.write(json.dumps({"ok": is_well, "findings": rows}, indent=2))
         return findings
 
-    def _as_text(self) -> list[Finding]:
-        findings: list[Finding] = []
+    def _as_text(self) -> list[DoctorFinding]:
+        findings: list[DoctorFinding] = []
         for about, group in groupby(_kept(examine(), findings), key=lambda finding: finding.about):
             self.stdout.write(f"{about}")
             for finding in group:
@@ -55,15 +55,15 @@ class Command(BaseCommand):
         return findings
 
 
-def _kept(findings: Iterable[Finding], kept: list[Finding]) -> Iterator[Finding]:
+def _kept(findings: Iterable[DoctorFinding], kept: list[DoctorFinding]) -> Iterator[DoctorFinding]:
     for finding in findings:
         kept.append(finding)
         yield finding
 
 
-def _summary(findings: list[Finding]) -> str:
-    wrong = sum(finding.level is Level.WRONG for finding in findings)
-    warnings = sum(finding.level is Level.WARNING for finding in findings)
+def _summary(findings: list[DoctorFinding]) -> str:
+    wrong = sum(finding.level is DoctorLevel.WRONG for finding in findings)
+    warnings = sum(finding.level is DoctorLevel.WARNING for finding in findings)
     if not wrong and not warnings:
         return "\nNo problems found."
     return f"\n{wrong} wrong, {warnings} warning{'s' * (warnings != 1)}."

@@ -11,20 +11,20 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from recovery.actions import idempotency as acts
-from recovery.actions import payload_reveals
-from recovery.actions.audit import REASON_LIMIT
-from recovery.connections.registry import registry
-from recovery.domain.ages import age
-from recovery.domain.idempotency import Claim, IdempotencyState
-from recovery.domain.payload_shape import shape
-from recovery.domain.refs import shown
+from recovery.actions.audit import payload_reveals
+from recovery.actions.audit.audit_log import REASON_LIMIT
+from recovery.domain.idempotency import IdempotencyState, KeyClaim
+from recovery.domain.identifiers import printable
+from recovery.domain.redaction.payload_shape import shape
+from recovery.domain.time_units import age
 from recovery.errors import ConfigError, Missing, StoreError, UnstallError
-from recovery.management.calling import REFUSED, UNREACHABLE, WRONG_CALL, actor
-from recovery.management.columns import aligned
-from recovery.processes import beside
-from recovery.reads import idempotency
-from recovery.reads.idempotency import Place, Wanted
+from recovery.idempotency import ledger_commands as acts
+from recovery.idempotency import queries as idempotency_queries
+from recovery.idempotency.queries import IdempotencyCursor, IdempotencyFilter
+from recovery.management.arguments import REFUSED, UNREACHABLE, WRONG_CALL, actor
+from recovery.management.text_table import align_columns
+from recovery.processes import up_environment
+from recovery.stores.registry import registry
 
 _HEAD = ("key", "state", "owner", "claimed by", "since", "token")
 _STATES = [state.value for state in IdempotencyState if state is not IdempotencyState.FREE]
@@ -57,7 +57,7 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         try:
-            beside.join(Path(settings.DATA_DIR))
+            up_environment.adopt(Path(settings.DATA_DIR))
             told, words = _STEPS[options["step"]](options)
         except ConfigError as error:
             raise CommandError(str(error), returncode=WRONG_CALL) from error
@@ -70,7 +70,9 @@ class Command(BaseCommand):
 
 def _list(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
     state = IdempotencyState(options["state"]) if options["state"] else None
-    found = idempotency.listing(registry().state(), Wanted(state, options["match"], Place.parse(options["after"])))
+    found = idempotency_queries.listing(
+        registry().state(), IdempotencyFilter(state, options["match"], IdempotencyCursor.parse(options["after"]))
+    )
     following = str(found.next) if found.next else None
     told = {"now": found.now, "keys": [_told(row.claim) for row in found.rows], "next": following}
     if not found.rows:
@@ -78,7 +80,7 @@ def _list(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
             told,
             "Nothing is claimed." if following is None else f"No match in {found.looked:,} keys. --after {following}",
         )
-    lines = aligned([_HEAD, *(_cells(row.claim, found.now) for row in found.rows)], (0, 1, 2, 3))
+    lines = align_columns([_HEAD, *(_cells(row.claim, found.now) for row in found.rows)], (0, 1, 2, 3))
     return told, lines + (f"\nMore: --after {following}" if following else "")
 
 
@@ -92,8 +94,8 @@ def _show(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
     elif result:
         result = shape(result, "result")
     rows = [_HEAD, _cells(answer.claim, answer.now)]
-    return _told(answer.claim) | {"result": result}, aligned(rows, (0, 1, 2, 3)) + (
-        f"\n{shown(result)}" if result else ""
+    return _told(answer.claim) | {"result": result}, align_columns(rows, (0, 1, 2, 3)) + (
+        f"\n{printable(result)}" if result else ""
     )
 
 
@@ -105,13 +107,20 @@ def _release(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
     return {"released": options["key"], "audit": number}, f"Released; entry #{number} of the audit."
 
 
-def _told(claim: Claim) -> dict[str, Any]:
-    return asdict(claim) | {"key": shown(claim.key), "owner": shown(claim.owner)}
+def _told(claim: KeyClaim) -> dict[str, Any]:
+    return asdict(claim) | {"key": printable(claim.key), "owner": printable(claim.owner)}
 
 
-def _cells(claim: Claim, now: int) -> tuple[str, ...]:
+def _cells(claim: KeyClaim, now: int) -> tuple[str, ...]:
     since = f"{age(now - (claim.until if claim.is_completed else claim.since))} ago"
-    return (shown(claim.key), claim.state.value, shown(claim.owner), shown(claim.by), since, str(claim.token))
+    return (
+        printable(claim.key),
+        claim.state.value,
+        printable(claim.owner),
+        printable(claim.by),
+        since,
+        str(claim.token),
+    )
 
 
 _STEPS = {"list": _list, "show": _show, "release": _release}

@@ -17,20 +17,20 @@ from django.core.management.base import BaseCommand, CommandError
 
 from recovery import shared_clock
 from recovery.config import Config
-from recovery.connections.registry import Registry
-from recovery.domain.ages import SECOND, age
-from recovery.domain.n8n.around import GRACE, TOLD_AFTER
+from recovery.domain.identifiers import printable
+from recovery.domain.n8n.comparison import JobExecutionPair, N8nComparison
+from recovery.domain.n8n.comparison_context import GRACE, REPORTED_AFTER
 from recovery.domain.n8n.error_rates import ErrorRate
 from recovery.domain.n8n.instances import InstanceHistory, concerns, summary
-from recovery.domain.n8n.losses import Loss
-from recovery.domain.n8n.pairs import Pair, Truth
+from recovery.domain.n8n.lost_executions import LostExecutionRecord
 from recovery.domain.n8n.rescue import RescueOffer
-from recovery.domain.refs import shown
+from recovery.domain.time_units import SECOND, age
 from recovery.errors import ConfigError, StoreError
-from recovery.management import looking
-from recovery.management.configured import WRONG_CALL, configured
-from recovery.reads.n8n import instances, losses, truths
-from recovery.reads.n8n.looking import Wish, look
+from recovery.management import one_off_snapshot
+from recovery.management.configuration import WRONG_CALL, load_configuration
+from recovery.n8n import comparison_store, instance_store, lost_executions
+from recovery.n8n.comparison import ComparisonRequest, compare
+from recovery.stores.registry import ConnectionRegistry
 
 UNREACHABLE = 4
 _NONE = "No n8n is configured. Set UNSTALL_N8N_DATABASE_URL, or write [[n8n]] (docs/n8n.md)."
@@ -52,24 +52,28 @@ class Command(BaseCommand):
         parser.add_argument("--wait", action="store_true", help="check twice, 30 seconds apart: when no scheduler runs")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        config = configured()
+        config = load_configuration()
         if not config.n8n:
             raise CommandError(_NONE, returncode=WRONG_CALL)
         if options["lost"]:
             self._tell_losses(config, as_json=options["json"])
             return
-        found, known = _look(Registry(config), GRACE / SECOND if options["wait"] else 0.0)
+        found, known = _look(ConnectionRegistry(config), GRACE / SECOND if options["wait"] else 0.0)
         matching = not options["mismatches"]
         written = [_table(truth, matching=matching) | _processes(known[truth.name]) for truth in found]
         texts = [_text(truth, matching=matching) + _processes_text(known[truth.name]) for truth in found]
         self.stdout.write(json.dumps({"n8n": written}, indent=2) if options["json"] else "\n\n".join(texts))
-        faults = [f"{truth.name} cannot be compared: {shown(truth.fault)}" for truth in found if truth.fault]
+        faults = [f"{truth.name} cannot be compared: {printable(truth.fault)}" for truth in found if truth.fault]
         if faults:
             raise CommandError("\n".join(faults), returncode=UNREACHABLE)
 
     def _tell_losses(self, config: Config, *, as_json: bool) -> None:
         known, now = {one.name: one for one in config.n8n}, shared_clock.now()
-        found = [(loss, losses.offered(loss, known[loss.n8n], now)) for loss in losses.newest() if loss.n8n in known]
+        found = [
+            (loss, lost_executions.offered(loss, known[loss.n8n], now))
+            for loss in lost_executions.newest()
+            if loss.n8n in known
+        ]
         if as_json:
             written = [_loss(loss, offer) for loss, offer in found]
             self.stdout.write(json.dumps({"losses": written}, indent=2))
@@ -78,7 +82,7 @@ class Command(BaseCommand):
         self.stdout.write("\n\n".join(texts) or "No execution was seen whose worker was late or lost.")
 
 
-def _loss(loss: Loss, offer: RescueOffer) -> dict[str, Any]:
+def _loss(loss: LostExecutionRecord, offer: RescueOffer) -> dict[str, Any]:
     same = ("n8n", "execution", "workflow", "title", "noticed_at", "proven_at", "ended_at", "copied_at")
     return {
         **{name: getattr(loss, name) for name in same},
@@ -98,21 +102,22 @@ def _loss(loss: Loss, offer: RescueOffer) -> dict[str, Any]:
     }
 
 
-def _loss_text(loss: Loss, offer: RescueOffer, now: int) -> str:
-    job = f"job {shown(loss.job.id)} {loss.verdict.value}"
-    worker = f", worker {shown(loss.worker)}" if loss.worker else ""
+def _loss_text(loss: LostExecutionRecord, offer: RescueOffer, now: int) -> str:
+    job = f"job {printable(loss.job.id)} {loss.verdict.value}"
+    worker = f", worker {printable(loss.worker)}" if loss.worker else ""
     since = age(now - (loss.ended_at or loss.noticed_at))
     return (
-        f"{loss.outcome.value}  {loss.n8n}: execution {shown(loss.execution)}  {shown(loss.title)}  {since} ago\n"
+        f"{loss.outcome.value}  {loss.n8n}: execution {printable(loss.execution)}  {printable(loss.title)}  "
+        f"{since} ago\n"
         f"  was      {job}{worker}\n"
         f"  rescue   {offer.sentence}"
     )
 
 
-def _look(registry: Registry, wait: float) -> tuple[list[Truth], Mapping[str, InstanceHistory]]:
+def _look(registry: ConnectionRegistry, wait: float) -> tuple[list[N8nComparison], Mapping[str, InstanceHistory]]:
     """Compares each installation. With `wait` (seconds) it compares twice; the first time only finds candidates."""
     try:
-        known = instances.looked(registry, _processes_remembered(registry), shared_clock.now())
+        known = instance_store.read_all(registry, _processes_remembered(registry), shared_clock.now())
         found = _looked(registry, _remembered(registry), known)
         if wait:
             time.sleep(wait)
@@ -123,27 +128,27 @@ def _look(registry: Registry, wait: float) -> tuple[list[Truth], Mapping[str, In
 
 
 def _looked(
-    registry: Registry, young: Mapping[str, Mapping[str, int]], known: Mapping[str, InstanceHistory]
-) -> list[Truth]:
-    snapshot, now = looking.snapshot(registry), shared_clock.now()
+    registry: ConnectionRegistry, young: Mapping[str, Mapping[str, int]], known: Mapping[str, InstanceHistory]
+) -> list[N8nComparison]:
+    snapshot, now = one_off_snapshot.take_snapshot(registry), shared_clock.now()
     told = []
     for one in registry.config.n8n:
-        version = instances.version_of(known.get(one.name))
-        told.append(look(registry, one, Wish(snapshot, now, young.get(one.name, {}), version=version)))
+        version = instance_store.version_of(known.get(one.name))
+        told.append(compare(registry, one, ComparisonRequest(snapshot, now, young.get(one.name, {}), version=version)))
     return told
 
 
-def _remembered(registry: Registry) -> Mapping[str, Mapping[str, int]]:
+def _remembered(registry: ConnectionRegistry) -> Mapping[str, Mapping[str, int]]:
     """Returns contradictions that the scheduler found before, and since when."""
     try:
-        return {truth.name: truth.young for truth in truths.fetch(registry.state())}
+        return {truth.name: truth.young for truth in comparison_store.fetch(registry.state())}
     except (ConfigError, StoreError):
         return {}
 
 
-def _processes_remembered(registry: Registry) -> Mapping[str, InstanceHistory]:
+def _processes_remembered(registry: ConnectionRegistry) -> Mapping[str, InstanceHistory]:
     try:
-        return instances.fetch(registry.state())
+        return instance_store.fetch(registry.state())
     except (ConfigError, StoreError):
         return {}
 
@@ -156,12 +161,12 @@ def _processes(known: InstanceHistory) -> dict[str, Any]:
 
 
 def _processes_text(known: InstanceHistory) -> str:
-    told = [f"Processes: {shown(summary(known.instances))}."] if known.here else []
-    lines = [*told, *map(shown, concerns(known, known.checked_at))]
+    told = [f"Processes: {printable(summary(known.instances))}."] if known.here else []
+    lines = [*told, *map(printable, concerns(known, known.checked_at))]
     return "".join(f"\n{line}" for line in lines)
 
 
-def _table(truth: Truth, *, matching: bool) -> dict[str, Any]:
+def _table(truth: N8nComparison, *, matching: bool) -> dict[str, Any]:
     numbers = ("checked_at", "took", "jobs", "executions", "parked", "elsewhere", "unsure_parents", "left_out")
     return {
         "name": truth.name,
@@ -170,7 +175,7 @@ def _table(truth: Truth, *, matching: bool) -> dict[str, Any]:
         "fault": truth.fault or None,
         "release": truth.release.value,
         **{name: getattr(truth, name) for name in numbers},
-        "fresh": truth.fresh(TOLD_AFTER),
+        "fresh": truth.fresh(REPORTED_AFTER),
         "counts": {kind.value: count for kind, count in sorted(truth.counts.items())},
         "notes": list(truth.notes),
         "error_rates": None if truth.error_rates is None else [asdict(rate) for rate in truth.error_rates],
@@ -179,7 +184,7 @@ def _table(truth: Truth, *, matching: bool) -> dict[str, Any]:
     }
 
 
-def _row(pair: Pair) -> dict[str, Any]:
+def _row(pair: JobExecutionPair) -> dict[str, Any]:
     claim, execution, finding = pair.claim, pair.execution, pair.finding
     return {
         "execution": pair.id,
@@ -203,7 +208,7 @@ def _row(pair: Pair) -> dict[str, Any]:
     }
 
 
-def _text(truth: Truth, *, matching: bool) -> str:
+def _text(truth: N8nComparison, *, matching: bool) -> str:
     if truth.fault:
         return f"{truth.name}: not compared."
     lines = [_summary(truth), *truth.notes]
@@ -219,29 +224,29 @@ def _text(truth: Truth, *, matching: bool) -> str:
 
 
 def _failed(rate: ErrorRate) -> str:
-    title = shown(rate.title) or shown(rate.workflow) or "unknown workflow"
+    title = printable(rate.title) or printable(rate.workflow) or "unknown workflow"
     return f"{rate.failed:,} of {rate.ended:,} ({rate.percent:.0f} %)  {title}"
 
 
-def _summary(truth: Truth) -> str:
+def _summary(truth: N8nComparison) -> str:
     seen = f"{truth.jobs:,} jobs, {truth.executions:,} unfinished executions"
     counted = ", ".join(f"{count:,} {kind.value}" for kind, count in truth.counts.items()) or "no mismatch"
-    fresh = truth.fresh(TOLD_AFTER)
+    fresh = truth.fresh(REPORTED_AFTER)
     young = f"; {fresh:,} new, to be confirmed in 30 seconds" if fresh else ""
-    return f"{truth.name} ({truth.release.value}), {shown(truth.queue.base)}: {seen}: {counted}{young}."
+    return f"{truth.name} ({truth.release.value}), {printable(truth.queue.base)}: {seen}: {counted}{young}."
 
 
-def _paragraph(pair: Pair, now: int) -> Sequence[str]:
+def _paragraph(pair: JobExecutionPair, now: int) -> Sequence[str]:
     finding = pair.finding
     if finding is None:
         return ()
     since = f"  for {age(now - finding.since)}" if finding.since is not None else ""
-    lines = [f"{finding.kind.value}  {_stands(pair)}{since}", f"  why      {shown(finding.why)}"]
+    lines = [f"{finding.kind.value}  {_stands(pair)}{since}", f"  why      {printable(finding.why)}"]
     repair = [f"  repair   {finding.repair.value}"] if finding.repair else []
-    return [*lines, f"  expected {shown(finding.fate)}", *repair]
+    return [*lines, f"  expected {printable(finding.fate)}", *repair]
 
 
-def _stands(pair: Pair) -> str:
+def _stands(pair: JobExecutionPair) -> str:
     status = pair.execution.status.value if pair.execution else "not in the database"
-    job = f"job {shown(pair.claim.job.id)} {pair.claim.state.value}" if pair.claim else "no job"
-    return f"execution {shown(pair.id)} {status}, {job}  {shown(pair.title)}".rstrip()
+    job = f"job {printable(pair.claim.job.id)} {pair.claim.state.value}" if pair.claim else "no job"
+    return f"execution {printable(pair.id)} {status}, {job}  {printable(pair.title)}".rstrip()

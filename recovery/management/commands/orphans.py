@@ -15,15 +15,15 @@ from django.core.management.base import BaseCommand, CommandError
 
 from recovery import shared_clock
 from recovery.config import Config
-from recovery.connections.registry import Registry
-from recovery.domain.ages import age
-from recovery.domain.counts import Snapshot
-from recovery.domain.inbox import Inbox, Tally
-from recovery.domain.refs import shown
-from recovery.domain.verdicts import Stuck
-from recovery.management import looking
-from recovery.management.configured import configured
-from recovery.scanners.watching.orphan_watch import OrphanWatch
+from recovery.domain.identifiers import printable
+from recovery.domain.queues.types import Snapshot
+from recovery.domain.stuck.inbox import StuckInbox, StuckTally
+from recovery.domain.stuck.types import StuckJob
+from recovery.domain.time_units import age
+from recovery.management import one_off_snapshot
+from recovery.management.configuration import load_configuration
+from recovery.scanners.orphan_watch.scanner import OrphanWatch
+from recovery.stores.registry import ConnectionRegistry
 
 UNREACHABLE = 4
 
@@ -38,28 +38,28 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        config = configured()
+        config = load_configuration()
         snapshot, inbox = _look(config)
         self.stdout.write(_json(inbox) if options["json"] else _text(inbox))
-        troubles = [looking.trouble(one) for one in snapshot.deployments if one.error]
+        troubles = [one_off_snapshot.trouble(one) for one in snapshot.deployments if one.error]
         troubles += [
-            f"{shown(str(tally.queue))} cannot be read: {tally.error}." for tally in inbox.queues if tally.error
+            f"{printable(str(tally.queue))} cannot be read: {tally.error}." for tally in inbox.queues if tally.error
         ]
         if troubles:
             raise CommandError("\n".join(troubles), returncode=UNREACHABLE)
 
 
-def _look(config: Config) -> tuple[Snapshot, Inbox]:
+def _look(config: Config) -> tuple[Snapshot, StuckInbox]:
     """Discovers everything, counts once, and judges what is active."""
-    registry = Registry(config)
+    registry = ConnectionRegistry(config)
     try:
-        snapshot = looking.snapshot(registry)
+        snapshot = one_off_snapshot.take_snapshot(registry)
         return snapshot, OrphanWatch(registry, lambda: snapshot, writes=False).look(shared_clock.now())
     finally:
         registry.close()
 
 
-def _json(inbox: Inbox) -> str:
+def _json(inbox: StuckInbox) -> str:
     """Returns the inbox as JSON. `base` and `job` keep every byte: what is no UTF-8 is an escaped lone surrogate."""
     return json.dumps(
         {
@@ -76,7 +76,7 @@ def _json(inbox: Inbox) -> str:
     )
 
 
-def _row(stuck: Stuck) -> dict[str, Any]:
+def _row(stuck: StuckJob) -> dict[str, Any]:
     verdict, row = stuck.verdict, stuck.row
     return {
         "deployment": stuck.job.queue.deployment,
@@ -103,7 +103,7 @@ def _row(stuck: Stuck) -> dict[str, Any]:
     }
 
 
-def _queue(tally: Tally) -> dict[str, Any]:
+def _queue(tally: StuckTally) -> dict[str, Any]:
     watchdog = tally.watchdog
     return {
         "deployment": tally.queue.deployment,
@@ -122,18 +122,18 @@ def _queue(tally: Tally) -> dict[str, Any]:
     }
 
 
-def _text(inbox: Inbox) -> str:
+def _text(inbox: StuckInbox) -> str:
     """Returns a line for each stuck job, and below it what to know before an action."""
     lines = [_summary(inbox)]
     for stuck in inbox.rows:
         lines += ["", *_paragraph(stuck, inbox.checked_at)]
     if len(inbox.rows) < inbox.stuck:
         lines += ["", f"The {len(inbox.rows):,} most urgent of {inbox.stuck:,} are listed."]
-    lines += ["", *(shown(fault) for fault in inbox.faults)] if inbox.faults else []
+    lines += ["", *(printable(fault) for fault in inbox.faults)] if inbox.faults else []
     return "\n".join(lines)
 
 
-def _summary(inbox: Inbox) -> str:
+def _summary(inbox: StuckInbox) -> str:
     looked = f"{inbox.looked:,} active job{'s' * (inbox.looked != 1)} checked"
     if not inbox.stuck:
         return f"{looked}: nothing is stuck{' in what could be checked' if inbox.faults else ''}."
@@ -141,12 +141,12 @@ def _summary(inbox: Inbox) -> str:
     return f"{looked}: {counted}."
 
 
-def _paragraph(stuck: Stuck, now: int) -> Sequence[str]:
+def _paragraph(stuck: StuckJob, now: int) -> Sequence[str]:
     verdict = stuck.verdict
-    name = f"  {shown(stuck.name)}" if stuck.name else ""
+    name = f"  {printable(stuck.name)}" if stuck.name else ""
     quarantined = ", quarantined" if verdict.is_quarantined else ""
     what = stuck.job if stuck.has_job else f"{stuck.job.queue} execution {stuck.execution}"
-    head = f"{verdict.kind.value}{quarantined}  {shown(str(what))}{name}  for {age(now - stuck.since)}"
+    head = f"{verdict.kind.value}{quarantined}  {printable(str(what))}{name}  for {age(now - stuck.since)}"
     because = f" Cause: {verdict.cause or 'unknown'}, {verdict.cause_evidence}" if verdict.cause_evidence else ""
-    lines = [head, f"  why      {shown(verdict.why + because)}", f"  expected {shown(verdict.fate)}"]
+    lines = [head, f"  why      {printable(verdict.why + because)}", f"  expected {printable(verdict.fate)}"]
     return [*lines, f"  suggest  {verdict.suggests}"] if verdict.suggests else lines

@@ -14,15 +14,15 @@ from django.db import DatabaseError
 
 from recovery import shared_clock
 from recovery.config import Config
-from recovery.connections.registry import registry
-from recovery.domain import policy_terms
-from recovery.domain.policies import Layer, Origin
-from recovery.domain.policy import Scanner
-from recovery.domain.refs import QueueRef, shown
+from recovery.domain.identifiers import QueueRef, printable
+from recovery.domain.policies import describe
+from recovery.domain.policies.policy_layers import LayerValues, PolicyValueOrigin
+from recovery.domain.policies.types import PolicyScanner
 from recovery.errors import ConfigError, DeploymentMissing, StoreError
-from recovery.management.configured import WRONG_CALL, configured
-from recovery.reads import snapshots
-from recovery.reads.policies import Book
+from recovery.management.configuration import WRONG_CALL, load_configuration
+from recovery.reads.policies.queries import PolicySnapshot
+from recovery.reads.queues import snapshot_store
+from recovery.stores.registry import registry
 
 UNREACHABLE = 4
 
@@ -39,15 +39,15 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        config = configured()
+        config = load_configuration()
         queue = _queue(options["queue"], config) if options["queue"] else QueueRef("", "")
         try:
-            book = Book.open(config)
+            book = PolicySnapshot.open(config)
         except DatabaseError as error:
             raise CommandError(f"The database does not answer: {error}", returncode=UNREACHABLE) from error
         if queue.base and not _is_known(queue):
             self.stderr.write(
-                f"There is no queue {shown(str(queue))} now. This policy would apply to a queue of that name."
+                f"There is no queue {printable(str(queue))} now. This policy would apply to a queue of that name."
             )
         now = shared_clock.now()
         self.stdout.write(_json(book, queue) if options["json"] else "\n".join(_lines(book, queue, now)))
@@ -68,8 +68,8 @@ def _queue(written: str, config: Config) -> QueueRef:
 def _is_known(queue: QueueRef) -> bool:
     """Returns True if the newest snapshot has the queue, or if there is no snapshot that could tell."""
     try:
-        snapshot = snapshots.fetch(registry().state())
-    except (ConfigError, StoreError, snapshots.OtherVersion):
+        snapshot = snapshot_store.fetch(registry().state())
+    except (ConfigError, StoreError, snapshot_store.SnapshotOfOtherVersion):
         return True
     return snapshot is None or any(sample.ref == queue for sample in snapshot.queues)
 
@@ -82,43 +82,45 @@ def _is_deployment(name: str, config: Config) -> bool:
     return True
 
 
-def _lines(book: Book, queue: QueueRef, now: int) -> Iterator[str]:
+def _lines(book: PolicySnapshot, queue: QueueRef, now: int) -> Iterator[str]:
     found = book.of(queue)
-    yield shown(str(queue)) if queue.base else "All queues without a policy of their own"
-    for term in policy_terms.terms(found, now):
-        yield f"  {term.name}: {shown(term.value)}"
-        yield f"      {shown(term.origin)}"
-    yield from (f"  {shown(why)}" for why in found.withheld)
+    yield printable(str(queue)) if queue.base else "All queues without a policy of their own"
+    for term in describe.policy_terms(found, now):
+        yield f"  {term.name}: {printable(term.value)}"
+        yield f"      {printable(term.origin)}"
+    yield from (f"  {printable(why)}" for why in found.withheld)
     others = [_place(layer.origin) for layer in book.layers if queue.base == "" and _is_narrower(layer)]
     if others:
         yield "Other policies are set for:"
         yield from (f"  {place}" for place in sorted(set(others)))
-    yield from (f"  {shown(row.trouble)}" for row in book.unread if row.trouble not in found.withheld)
+    yield from (f"  {printable(row.trouble)}" for row in book.unread if row.trouble not in found.withheld)
 
 
-def _is_narrower(layer: Layer) -> bool:
+def _is_narrower(layer: LayerValues) -> bool:
     return bool(layer.origin.deployment or layer.origin.base)
 
 
-def _place(origin: Origin) -> str:
+def _place(origin: PolicyValueOrigin) -> str:
     if not origin.base:
         return f"all queues of {origin.deployment}"
     return (
-        shown(f"{origin.deployment}/{origin.base}") if origin.deployment else f"{shown(origin.base)} in any deployment"
+        printable(f"{origin.deployment}/{origin.base}")
+        if origin.deployment
+        else f"{printable(origin.base)} in any deployment"
     )
 
 
-def _json(book: Book, queue: QueueRef) -> str:
+def _json(book: PolicySnapshot, queue: QueueRef) -> str:
     """Returns the policy as JSON. `base` keeps every byte: what is no UTF-8 is the escape of a lone surrogate."""
     found = book.of(queue)
     return json.dumps(
         {
             "deployment": queue.deployment or None,
             "base": queue.base or None,
-            "acts": {scanner.value: found.policy.may_act(scanner) for scanner in Scanner},
-            "policy": policy_terms.written(found.policy),
-            "origins": policy_terms.origins(found),
-            "layers": [policy_terms.as_json(layer.origin) for layer in book.layers],
+            "acts": {scanner.value: found.policy.may_act(scanner) for scanner in PolicyScanner},
+            "policy": describe.policy_settings(found.policy),
+            "origins": describe.origins(found),
+            "layers": [describe.as_json(layer.origin) for layer in book.layers],
             "withheld": list(found.withheld),
             "trouble": list(book.trouble),
         },

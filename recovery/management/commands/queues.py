@@ -8,12 +8,12 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from recovery.connections.registry import Registry
-from recovery.domain.counts import QueueSample, Snapshot
-from recovery.domain.refs import shown
-from recovery.management import looking
-from recovery.management.columns import aligned
-from recovery.management.configured import configured
+from recovery.domain.identifiers import printable
+from recovery.domain.queues.types import QueueSample, Snapshot
+from recovery.management import one_off_snapshot
+from recovery.management.configuration import load_configuration
+from recovery.management.text_table import align_columns
+from recovery.stores.registry import ConnectionRegistry
 
 UNREACHABLE = 4
 _COLUMNS = ("waiting", "prioritized", "paused", "active", "delayed", "waiting_children", "completed", "failed")
@@ -27,16 +27,16 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        config = configured()
-        registry = Registry(config)
+        config = load_configuration()
+        registry = ConnectionRegistry(config)
         try:
-            snapshot = looking.snapshot(registry)
+            snapshot = one_off_snapshot.take_snapshot(registry)
         finally:
             registry.close()
         self.stdout.write(_json(snapshot) if options["json"] else _table(snapshot))
         silent = [deployment for deployment in snapshot.deployments if deployment.error]
         if silent:
-            raise CommandError("\n".join(map(looking.trouble, silent)), returncode=UNREACHABLE)
+            raise CommandError("\n".join(map(one_off_snapshot.trouble, silent)), returncode=UNREACHABLE)
 
 
 def _json(snapshot: Snapshot) -> str:
@@ -72,15 +72,15 @@ def _row(sample: QueueSample) -> dict[str, Any]:
 def _table(snapshot: Snapshot) -> str:
     head = ["queue", "library", *(name.replace("_", "-") for name in _COLUMNS), "workers", ""]
     rows = [head, *map(_cells, snapshot.queues)]
-    return aligned(rows, (0, 1, len(head) - 1)) if snapshot.queues else "No queues were found."
+    return align_columns(rows, (0, 1, len(head) - 1)) if snapshot.queues else "No queues were found."
 
 
 def _cells(sample: QueueSample) -> list[str]:
     numbers = [getattr(sample.counts, name) for name in _COLUMNS]
-    name = f"{sample.ref.deployment}/{shown(sample.ref.base)}"
+    name = f"{sample.ref.deployment}/{printable(sample.ref.base)}"
     remark = sample.error or ("paused" if sample.is_paused else "")
     # A state that a readable queue lacks is one that its library does not have; in any other case it is unknown.
     nothing = "?" if sample.error else "–"
     written = [nothing if number is None else f"{number:,}" for number in numbers]
     hands = "?" if sample.workers is None else f"{sample.workers:,}"
-    return [name, sample.flavour.label, *written, hands, shown(remark)]
+    return [name, sample.flavour.label, *written, hands, printable(remark)]

@@ -19,24 +19,24 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import Error
 
 from recovery import shared_clock
-from recovery.actions import scans
+from recovery.actions import scanner_control
 from recovery.config import Config
-from recovery.connections.registry import Registry
-from recovery.connections.registry import registry as shared
-from recovery.domain.acting import Outcome
-from recovery.domain.mandate import Mandate
-from recovery.domain.refs import QueueRef, shown
-from recovery.domain.scans import Find, Report, Scan
+from recovery.domain.actions.types import Outcome
+from recovery.domain.identifiers import QueueRef, printable
+from recovery.domain.scanners.types import ScannerFinding, ScannerKind, ScannerReport
+from recovery.domain.scheduler.leader_token import LeaderToken
 from recovery.errors import BadOrder, ConfigError, Missing, NotRecorded, StoreError, UnstallError
-from recovery.management import calling, looking
-from recovery.management.calling import REFUSED, UNREACHABLE, WRONG_CALL
-from recovery.management.configured import configured
+from recovery.management import arguments, one_off_snapshot
+from recovery.management.arguments import REFUSED, UNREACHABLE, WRONG_CALL
+from recovery.management.configuration import load_configuration
 from recovery.models import ScanRun
-from recovery.scanners import consoles
-from recovery.scanners.acting.ledger import Ledger
-from recovery.scanners.acting.turn import Asked, Run, Turn
-from recovery.scanners.crew import Crew, starting
-from recovery.scheduler.row import Row, Tenure
+from recovery.scanners import other_consoles
+from recovery.scanners.registry import ScannerRegistry, sweep_at_worker_start
+from recovery.scanners.runtime.run_recorder import ScannerRunRecorder
+from recovery.scanners.runtime.scanner_runner import ScannerFunction, ScannerRunner, ScannerRunRequest
+from recovery.scheduler.lease_row import LeaseRecord, LeaseRow
+from recovery.stores.registry import ConnectionRegistry
+from recovery.stores.registry import registry as shared
 
 NOBODY_KNOWS = "The leader cannot be read from the database ({error}), so nothing is changed. --dry-run does a dry run."
 SURE_FOR = 1.0  # seconds until the leader is read again
@@ -52,7 +52,7 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        names = [scan.value for scan in Scan if scan.can_be_ordered]
+        names = [scan.value for scan in ScannerKind if scan.can_be_ordered]
         parser.add_argument("scanner", choices=names, metavar="NAME", help=", ".join(names))
         parser.add_argument("--queue", default="", metavar="[DEPLOYMENT/]BASE", help="only this one")
         parser.add_argument(
@@ -63,12 +63,12 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *_: Any, **given: Any) -> None:
-        asked, config = Namespace(**given), configured()
+        asked, config = Namespace(**given), load_configuration()
         try:
-            scan, queue = Scan(asked.scanner), _place(asked, config)
+            scan, queue = ScannerKind(asked.scanner), _place(asked, config)
             mandate = None if asked.dry_run or asked.table else _mandate()
             chosen = _chosen(asked, scan, mandate)
-            report, run = _run(scan, chosen.run, Asked(asked.dry_run, queue), mandate)
+            report, run = _run(scan, chosen.run, ScannerRunRequest(asked.dry_run, queue), mandate)
         except UnstallError as error:
             raise CommandError(str(error), returncode=_status(error)) from error
         except Error as error:
@@ -76,7 +76,7 @@ class Command(BaseCommand):
         self.stdout.write(_json(scan, asked, report, run) if asked.json else _text(scan, report))
         faults = [*chosen.troubles, *(report.faults if not report.looked else ())]
         if faults:
-            raise CommandError("\n".join(map(shown, dict.fromkeys(faults))), returncode=UNREACHABLE)
+            raise CommandError("\n".join(map(printable, dict.fromkeys(faults))), returncode=UNREACHABLE)
         if report.holds or any(find.outcome not in _HARMLESS for find in report.finds):
             sys.exit(REFUSED)
 
@@ -85,19 +85,19 @@ def _place(asked: Namespace, config: Config) -> QueueRef | None:
     if asked.queue and asked.table:
         raise BadOrder("Write --queue or --table, not both.")
     if asked.table:
-        if asked.scanner != Scan.STARTUP_SWEEP:
+        if asked.scanner != ScannerKind.STARTUP_SWEEP:
             raise BadOrder("--table is for startup-sweep.")
-        return calling.table(asked.table, config)
-    return calling.queue(asked.queue, config) if asked.queue else None
+        return arguments.job_table(asked.table, config)
+    return arguments.queue(asked.queue, config) if asked.queue else None
 
 
-def _mandate() -> Mandate:
+def _mandate() -> LeaderToken:
     try:
         leader = _Leader()
     except Error as error:
         raise NotRecorded(NOBODY_KNOWS.format(error=type(error).__name__)) from error
-    rival = partial(consoles.standing, shared(), leader.installation)
-    return Mandate(leader.epoch, leader.is_the_same, leader.installation, rival)
+    rival = partial(other_consoles.rival_console, shared(), leader.installation)
+    return LeaderToken(leader.epoch, leader.is_the_same, leader.installation, rival)
 
 
 class _Leader:
@@ -122,8 +122,8 @@ class _Leader:
         return same
 
     @staticmethod
-    def _ask() -> Tenure:
-        row = Row()
+    def _ask() -> LeaseRecord:
+        row = LeaseRow()
         try:
             return row.read()
         finally:
@@ -134,17 +134,17 @@ class _Leader:
 class _Chosen:
     """The run to start, and what could not be read before it."""
 
-    run: Run
+    run: ScannerFunction
     troubles: tuple[str, ...] = ()
 
 
-def _chosen(asked: Namespace, scan: Scan, mandate: Mandate | None) -> _Chosen:
+def _chosen(asked: Namespace, scan: ScannerKind, mandate: LeaderToken | None) -> _Chosen:
     """Prepares the run with a snapshot and the scanners. A startup sweep needs its table only."""
     registry = shared()
     if asked.table:
         return _Chosen(_started(registry, asked.owner))
-    snapshot = looking.snapshot(registry)
-    crew = Crew(registry, lambda: snapshot, mandate, writes=not asked.dry_run)
+    snapshot = one_off_snapshot.take_snapshot(registry)
+    crew = ScannerRegistry(registry, lambda: snapshot, mandate, writes=not asked.dry_run)
     if scan not in crew.scans:
         raise BadOrder(f"{scan.value} has nothing to check: no table is configured.")
     silent = [one for one in snapshot.deployments if one.error] if scan.may_act else []
@@ -153,28 +153,30 @@ def _chosen(asked: Namespace, scan: Scan, mandate: Mandate | None) -> _Chosen:
     )
 
 
-def _started(registry: Registry, owner: str) -> Run:
-    def run(now: int, *, observes: bool = False, queue: QueueRef | None = None) -> Report:
-        return starting(registry, queue, owner=owner, observes=observes) if queue else Report()
+def _started(registry: ConnectionRegistry, owner: str) -> ScannerFunction:
+    def run(now: int, *, observes: bool = False, queue: QueueRef | None = None) -> ScannerReport:
+        return sweep_at_worker_start(registry, queue, owner=owner, observes=observes) if queue else ScannerReport()
 
     return run
 
 
-def _run(scan: Scan, run: Run, asked: Asked, mandate: Mandate | None) -> tuple[Report, int | None]:
+def _run(
+    scan: ScannerKind, run: ScannerFunction, asked: ScannerRunRequest, mandate: LeaderToken | None
+) -> tuple[ScannerReport, int | None]:
     row = _row(scan, asked, mandate)
     epoch = mandate.epoch if mandate else None
-    turn = Turn(scan, run, Ledger(shared(), epoch))
+    turn = ScannerRunner(scan, run, ScannerRunRecorder(shared(), epoch))
     report = turn.run(_now(), row, asked)
     if turn.failure:
         raise turn.failure
-    return report or Report(), row.pk if row else None
+    return report or ScannerReport(), row.pk if row else None
 
 
-def _row(scan: Scan, asked: Asked, mandate: Mandate | None) -> ScanRun | None:
+def _row(scan: ScannerKind, asked: ScannerRunRequest, mandate: LeaderToken | None) -> ScanRun | None:
     """Records the run in the database and returns its row; None for a dry run that cannot be recorded."""
     try:
         epoch = mandate.epoch if mandate else None
-        return scans.by_hand(calling.actor(), scan, asked.observes, asked.queue, epoch)
+        return scanner_control.start_from_shell(arguments.actor(), scan, asked.observes, asked.queue, epoch)
     except NotRecorded:
         if asked.observes:
             return None
@@ -187,7 +189,7 @@ def _status(error: UnstallError) -> int:
     return WRONG_CALL if isinstance(error, ConfigError | BadOrder | Missing) else REFUSED
 
 
-def _json(scan: Scan, asked: Namespace, report: Report, run: int | None) -> str:
+def _json(scan: ScannerKind, asked: Namespace, report: ScannerReport, run: int | None) -> str:
     return json.dumps(
         {
             "scanner": scan.value,
@@ -205,7 +207,7 @@ def _json(scan: Scan, asked: Namespace, report: Report, run: int | None) -> str:
     )
 
 
-def _find(find: Find) -> dict[str, Any]:
+def _find(find: ScannerFinding) -> dict[str, Any]:
     """Returns a find for JSON. `base` and `job` keep every byte: what is no UTF-8 is the escape of a lone surrogate."""
     return {
         "deployment": find.job.queue.deployment,
@@ -220,7 +222,7 @@ def _find(find: Find) -> dict[str, Any]:
     }
 
 
-def _text(scan: Scan, report: Report) -> str:
+def _text(scan: ScannerKind, report: ScannerReport) -> str:
     lines = [f"{scan.value}: {report.looked:,} checked, {report.found:,} matched, {report.acted:,} changed."]
     lines += [f"held: {hold}" for hold in report.holds] + [f"fault: {fault}" for fault in report.faults]
     lines += [_line(find) for find in report.finds[:SHOWN]]
@@ -229,7 +231,7 @@ def _text(scan: Scan, report: Report) -> str:
     return shown_lines(lines)
 
 
-def _line(find: Find) -> str:
+def _line(find: ScannerFinding) -> str:
     name = str(find.job) if find.job.id else str(find.job.queue)
     did = f"{find.act.value}: {find.outcome.value}" if find.act and find.outcome else "not changed"
     entry = f" (#{find.audit})" if find.audit else ""
@@ -237,7 +239,7 @@ def _line(find: Find) -> str:
 
 
 def shown_lines(lines: Sequence[str]) -> str:
-    return "\n".join(map(shown, lines))
+    return "\n".join(map(printable, lines))
 
 
 def _now() -> int:

@@ -7,9 +7,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from recovery.config import current
-from recovery.connections.redispy import state_of
 from recovery.errors import ConfigError
-from recovery.scheduler.run import run
+from recovery.scheduler.process import run
+from recovery.stores.state.sync_client import state_deployment
 
 WRONG_CALL = 2
 
@@ -21,7 +21,7 @@ class Command(BaseCommand):
     def handle(self, *_: Any, **__: Any) -> None:
         try:
             config = current()
-            state_of(config)
+            state_deployment(config)
         except ConfigError as error:
             raise CommandError(str(error), returncode=WRONG_CALL) from error
         run(config)

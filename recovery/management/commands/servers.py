@@ -14,16 +14,16 @@ from django.core.management.base import BaseCommand, CommandError
 
 from recovery import shared_clock
 from recovery.config import current
-from recovery.connections import monitor_acl
-from recovery.connections.registry import Registry
-from recovery.domain.ages import age
-from recovery.domain.refs import shown
-from recovery.domain.servers import Server
+from recovery.domain.identifiers import printable
+from recovery.domain.servers.samples import Server
+from recovery.domain.time_units import age
 from recovery.errors import ConfigError, StoreError
-from recovery.management.calling import UNREACHABLE, WRONG_CALL
-from recovery.management.columns import aligned
-from recovery.processes import beside
-from recovery.reads import servers
+from recovery.management.arguments import UNREACHABLE, WRONG_CALL
+from recovery.management.text_table import align_columns
+from recovery.processes import up_environment
+from recovery.servers import monitor_acl
+from recovery.servers import queries as servers_queries
+from recovery.stores.registry import ConnectionRegistry
 
 _HEAD = ("server", "source", "cpu", "smoothed", "cores", "memory", "load", "disk", "workers", "strays", "last seen")
 _NOBODY = "No servers reporting. Start a monitor on each one that runs workers (docs/monitor.md)."
@@ -58,21 +58,21 @@ class Command(BaseCommand):
 
 
 def _look() -> tuple[Server, ...]:
-    beside.join(Path(settings.DATA_DIR))
-    registry = Registry(current())
+    up_environment.adopt(Path(settings.DATA_DIR))
+    registry = ConnectionRegistry(current())
     try:
-        return servers.fetch(registry.state())
+        return servers_queries.fetch(registry.state())
     finally:
         registry.close()
 
 
 def _table(found: Sequence[Server], now: int) -> str:
-    return aligned([_HEAD, *(_cells(server, now) for server in found)], (0, 1))
+    return align_columns([_HEAD, *(_cells(server, now) for server in found)], (0, 1))
 
 
 def _cells(server: Server, now: int) -> Sequence[str]:
     return (
-        shown(server.id),
+        printable(server.id),
         server.origin.value,
         _percent(server.cpu_raw),
         _percent(server.cpu_ema),

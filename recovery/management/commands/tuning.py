@@ -13,23 +13,23 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from recovery import shared_clock
-from recovery.connections.registry import registry
-from recovery.domain.counts import Library
-from recovery.domain.tuning.report import Report, report
-from recovery.domain.tuning.seen import Running
-from recovery.domain.tuning.setups import Options
-from recovery.domain.tuning.timing import LOCK, Timing
-from recovery.domain.tuning.versions import Version, parse
+from recovery.domain.n8n.versions import Version, parse
+from recovery.domain.queues.types import QueueLibrary
+from recovery.domain.tuning.observed import ObservedSettings
+from recovery.domain.tuning.report import TuningReport, report
+from recovery.domain.tuning.timing import LOCK, WorkerTiming
+from recovery.domain.tuning.worker_setup import TuningOptions
 from recovery.errors import Illegible
-from recovery.management import looking, tuned
-from recovery.management.configured import WRONG_CALL, configured
-from recovery.reads.tuning import running
-from recovery.reads.tuning.scenes import scene
-from recovery.reads.tuning.source import duration
-from recovery.reads.tuning.texts import FILE_LIMIT
+from recovery.management import one_off_snapshot
+from recovery.management.configuration import WRONG_CALL, load_configuration
+from recovery.stores.registry import registry
+from recovery.tuning import cli_report, running_queues
+from recovery.tuning.parsers.deployment_files import parse_files
+from recovery.tuning.parsers.uploads import FILE_LIMIT
+from recovery.tuning.parsers.yaml_source import duration
 
 GRAVE = 3
-_LIBRARIES = (Library.BULL.value, Library.BULLMQ.value)
+_LIBRARIES = (QueueLibrary.BULL.value, QueueLibrary.BULLMQ.value)
 
 
 class Command(BaseCommand):
@@ -58,7 +58,7 @@ class Command(BaseCommand):
         if not options["files"] and not options["running"] and not options["library"]:
             raise CommandError("Give files, --running or --library.", returncode=WRONG_CALL)
         try:
-            given = scene((name, _content(name)) for name in options["files"])
+            given = parse_files((name, _content(name)) for name in options["files"])
         except Illegible as error:
             raise CommandError(str(error), returncode=WRONG_CALL) from error
         seen = _running() if options["running"] else None
@@ -67,10 +67,10 @@ class Command(BaseCommand):
         if found.is_grave:
             raise SystemExit(GRAVE)
 
-    def _written(self, found: Report, seen: Running | None, options: dict[str, Any]) -> str:
+    def _written(self, found: TuningReport, seen: ObservedSettings | None, options: dict[str, Any]) -> str:
         if options["json"]:
-            return json.dumps(tuned.as_json(found, seen), indent=2) + "\n"
-        return "".join(patch.diff for patch in found.patches) if options["patch"] else tuned.as_text(found, seen)
+            return json.dumps(cli_report.as_json(found, seen), indent=2) + "\n"
+        return "".join(patch.diff for patch in found.patches) if options["patch"] else cli_report.as_text(found, seen)
 
 
 def _content(name: str) -> bytes:
@@ -84,8 +84,8 @@ def _content(name: str) -> bytes:
         raise CommandError(f"{name}: {error.strerror or error}", returncode=WRONG_CALL) from error
 
 
-def _options(options: dict[str, Any]) -> Options:
-    return Options(_version(options["n8n_version"]), _timing(options), options["worker"])
+def _options(options: dict[str, Any]) -> TuningOptions:
+    return TuningOptions(_version(options["n8n_version"]), _timing(options), options["worker"])
 
 
 def _version(written: str | None) -> Version | None:
@@ -97,13 +97,13 @@ def _version(written: str | None) -> Version | None:
     return version
 
 
-def _timing(options: dict[str, Any]) -> Timing | None:
+def _timing(options: dict[str, Any]) -> WorkerTiming | None:
     if not options["library"]:
         return None
-    usual = Timing()
+    usual = WorkerTiming()
     lock = _time(options, "lock", LOCK)
-    return Timing(
-        library=Library(options["library"]),
+    return WorkerTiming(
+        library=QueueLibrary(options["library"]),
         lock=lock,
         renew=_time(options, "renew", lock / 2) or lock / 2,
         stalled_interval=_time(options, "stalled", usual.stalled_interval),
@@ -121,6 +121,6 @@ def _time(options: dict[str, Any], name: str, usual: float) -> float:
     return value
 
 
-def _running() -> Running:
-    config = configured()
-    return running.running(looking.snapshot(registry()), config, shared_clock.now())
+def _running() -> ObservedSettings:
+    config = load_configuration()
+    return running_queues.running(one_off_snapshot.take_snapshot(registry()), config, shared_clock.now())

@@ -18,11 +18,11 @@ from django.db import DatabaseError, connections
 
 from recovery import config
 from recovery.errors import ConfigError
-from recovery.monitor import identity
-from recovery.processes.address import Address, origin
-from recovery.processes.box import Box, NotStarted, Plan, Stopped
-from recovery.processes.claim import Taken
-from recovery.processes.supervisor import WRONG_CALL, WronglyCalled
+from recovery.monitor import server_id
+from recovery.processes.all_in_one import AllInOne, AllInOneNotStarted, AllInOnePlan, StoppedWhileStarting
+from recovery.processes.directory_lock import DirectoryLocked
+from recovery.processes.listen_address import ListenAddress, origin
+from recovery.processes.supervisor import WRONG_CALL, ChildMisconfigured
 
 OWNER_ONLY = 0o700
 ONLY_SERVER = "this-server"
@@ -36,7 +36,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         plan = self._plan()
-        box = Box(plan, self._say)
+        box = AllInOne(plan, self._say)
         try:
             box.open()
             os.environ.update(box.urls)
@@ -49,22 +49,22 @@ class Command(BaseCommand):
             self.stdout.write(self._welcome(plan, plays=plays))
             box.tend()
             self.stdout.write("Stopping all processes. Press Ctrl-C again to exit immediately.")
-        except Taken as other:
+        except DirectoryLocked as other:
             raise CommandError(self._taken(plan, other.holder), returncode=WRONG_CALL) from None
-        except WronglyCalled as name:
+        except ChildMisconfigured as name:
             raise CommandError(f"{name} is invalid.", returncode=WRONG_CALL) from None
         except DatabaseError as error:
             raise CommandError(f"The database cannot be used (DATABASE_URL): {error}") from None
-        except NotStarted as reason:
+        except AllInOneNotStarted as reason:
             raise CommandError(f"Unstall did not start: {reason}.") from None
-        except Stopped:
+        except StoppedWhileStarting:
             pass
         finally:
             box.close()
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> AllInOnePlan:
         try:
-            address = Address.parse(settings.BIND)
+            address = ListenAddress.parse(settings.BIND)
         except ValueError as problem:
             raise CommandError(f"UNSTALL_BIND: {problem}", returncode=WRONG_CALL) from None
         if why := address.taken():
@@ -76,7 +76,7 @@ class Command(BaseCommand):
         directory = Path(settings.DATA_DIR)
         directory.mkdir(parents=True, exist_ok=True, mode=OWNER_ONLY)
         directory.chmod(OWNER_ONLY)
-        return Plan(
+        return AllInOnePlan(
             directory=directory,
             manage=Path(settings.BASE_DIR) / "manage.py",
             address=address,
@@ -95,7 +95,7 @@ class Command(BaseCommand):
         self._say("demo", "left out, because the Python package bullmq is not installed (extra `demo`)")
         return False
 
-    def _welcome(self, plan: Plan, *, plays: bool) -> str:
+    def _welcome(self, plan: AllInOnePlan, *, plays: bool) -> str:
         link, what = _first_link(), "Open this link to create the admin account (single use, valid for 24 hours):"
         if not link:
             link, what = f"{origin(config.current().public_url, settings.BIND)}/", "Unstall is ready:"
@@ -110,7 +110,7 @@ class Command(BaseCommand):
             sys.stderr.write(f"{name:<9} | {line}\n")
             sys.stderr.flush()
 
-    def _taken(self, plan: Plan, holder: str) -> str:
+    def _taken(self, plan: AllInOnePlan, holder: str) -> str:
         who = f"process {holder}" if holder else "another process"
         return f"{plan.directory} is in use by {who}. Stop it, or set another directory: UNSTALL_DATA_DIR=…"
 
@@ -135,9 +135,9 @@ def _targets() -> str:
 
 def name_server(environ: MutableMapping[str, str]) -> None:
     """Names the server in a container without a configured name: it is the only server, so any name will do."""
-    if any(environ.get(variable) for variable in identity.VARIABLES):
+    if any(environ.get(variable) for variable in server_id.VARIABLES):
         return  # the monitor reports a wrong one
     try:
-        identity.server_id(environ)
+        server_id.server_id(environ)
     except ConfigError:
         environ["UNSTALL_SERVER_ID"] = ONLY_SERVER

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, Protocol
 
-from recovery.domain.moments import Clock, own
-from recovery.domain.parcels import Cut, Raw
-from recovery.monitor.shipping.reading import LINE, cut
+from recovery.domain.logs.line_batches import CutLine, Raw
+from recovery.domain.logs.timestamps import LineClock, line_timestamp
+from recovery.monitor.shipping.line_reader import LINE, cut
 
 FILE, DOCKER = "file", "docker"
 _CONFIG_LIMIT = 4 << 20  # bytes of what Docker writes about a container
@@ -20,10 +20,10 @@ Labels = tuple[tuple[str, str], ...]
 Group = tuple[Labels, list[Raw]]
 
 
-class Format(Protocol):
+class LineFormat(Protocol):
     """Format of one file. `clock` goes on from the time of the last line; `back` is the offset of incomplete lines."""
 
-    clock: Clock
+    clock: LineClock
     back: int | None
     limit: int  # bytes of a line in the file
 
@@ -35,9 +35,9 @@ class Format(Protocol):
 
 
 @dataclass(slots=True)
-class Plain:
+class PlainFormat:
     labels: Labels
-    clock: Clock = field(default_factory=Clock)
+    clock: LineClock = field(default_factory=LineClock)
     back: int | None = None
     limit: int = LINE
 
@@ -53,7 +53,7 @@ class Plain:
 
 
 def _size(line: bytes) -> int:
-    return len(line) + (line.left_out if isinstance(line, Cut) else 0)
+    return len(line) + (line.left_out if isinstance(line, CutLine) else 0)
 
 
 def _bare(line: bytes) -> bytes:
@@ -63,7 +63,7 @@ def _bare(line: bytes) -> bytes:
 
 
 @dataclass(slots=True)
-class Begun:
+class PartialLine:
     """Line of a container whose end was not read yet; `offset` is that of its first part."""
 
     offset: int
@@ -82,17 +82,17 @@ class Begun:
 
 
 @dataclass(slots=True)
-class Docker:
+class DockerFormat:
     """Docker's lines like `{"log":"text\\n","stream":"stdout","time":"…Z"}`. A long one comes in several parts, all but
     the last without a newline, and those of two streams may be mixed.
     """
 
     labels: Labels
-    clock: Clock = field(default_factory=Clock)
+    clock: LineClock = field(default_factory=LineClock)
     back: int | None = None
     limit: int = 6 * LINE  # as many bytes has a control character in JSON
     _shipped: int = 0
-    _begun: dict[str, Begun] = field(default_factory=dict)
+    _begun: dict[str, PartialLine] = field(default_factory=dict)
 
     def take(self, lines: Sequence[bytes], start: int, now: int) -> list[Group]:
         found: dict[str, list[Raw]] = {}
@@ -112,7 +112,7 @@ class Docker:
         if not stream:
             whole = cut(line, _size(line))
         else:
-            begun = self._begun.setdefault(stream, Begun(start, at))
+            begun = self._begun.setdefault(stream, PartialLine(start, at))
             begun.add(text.removesuffix(b"\n"))
             if not text.endswith(b"\n"):
                 return
@@ -127,19 +127,23 @@ def _unfolded(line: bytes) -> tuple[bytes, str, int | None]:
     try:
         read = json.loads(line)
         text, stream = read["log"], str(read.get("stream", "stdout"))[:20]
-        return text.encode("utf-8", "surrogatepass"), stream, own(b'{"time":"%b"' % str(read.get("time")).encode())
+        return (
+            text.encode("utf-8", "surrogatepass"),
+            stream,
+            line_timestamp(b'{"time":"%b"' % str(read.get("time")).encode()),
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return line, "", None
 
 
-def of(kind: str, path: str, server: str) -> Format:
+def format_of(kind: str, path: str, server: str) -> LineFormat:
     """Returns the format for a file of this kind, with the labels of all its lines."""
     if kind == DOCKER:
-        return Docker((("server", server), ("source", DOCKER), *_container(PurePath(path).parent)))
-    return Plain((("server", server), ("source", FILE), ("file", shown(path))))
+        return DockerFormat((("server", server), ("source", DOCKER), *_container(PurePath(path).parent)))
+    return PlainFormat((("server", server), ("source", FILE), ("file", path_label(path))))
 
 
-def shown(path: str) -> str:
+def path_label(path: str) -> str:
     """Returns a path as text for a label: paths may contain any bytes."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
@@ -148,7 +152,7 @@ def _container(folder: PurePath) -> Labels:
     details = _details(Path(folder, _DETAILS))
     name, config = details.get("Name"), details.get("Config")
     image = config.get("Image") if isinstance(config, dict) else None
-    named = name.lstrip("/") if isinstance(name, str) and name.strip("/") else shown(folder.name)[:12]
+    named = name.lstrip("/") if isinstance(name, str) and name.strip("/") else path_label(folder.name)[:12]
     return (("container", named), ("image", image)) if isinstance(image, str) and image else (("container", named),)
 
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from recovery.domain.moments import Clock
-from recovery.domain.parcels import Raw
-from recovery.monitor.shipping.entries import parsed
-from recovery.monitor.shipping.following import Following, Say
+from recovery.domain.logs.line_batches import Raw
+from recovery.domain.logs.timestamps import LineClock
 from recovery.monitor.shipping.formats import Group, Labels
-from recovery.monitor.shipping.reading import cut
+from recovery.monitor.shipping.journal_entry import parse_entry
+from recovery.monitor.shipping.line_reader import cut
+from recovery.monitor.shipping.subprocess_tail import Say, SubprocessTail
 
 KEY = "journal"
 _COMMAND = ("journalctl", "--output=json", "--all", "--quiet", "--no-pager", "--no-tail", "--follow")
@@ -32,8 +32,8 @@ class Journal:
         self.is_unsaved = False
         self._labels: Labels = (("server", server), ("source", KEY))
         self._units = tuple(unit if "." in unit or _MAGIC & set(unit) else f"{unit}.service" for unit in units)
-        self._clock = Clock()
-        self._following = Following(say)
+        self._clock = LineClock()
+        self._following = SubprocessTail(say)
 
     @property
     def is_behind(self) -> bool:
@@ -50,7 +50,7 @@ class Journal:
         """Returns the next entries by labels, and moves `place` behind them."""
         found: dict[Labels, list[Raw]] = {}
         for written in self._following.read(now, self._command):
-            if (entry := parsed(written)) is None:
+            if (entry := parse_entry(written)) is None:
                 continue
             self.place = entry.cursor or self.place
             if not self._is_wanted(entry.unit):

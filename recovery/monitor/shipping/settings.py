@@ -18,7 +18,7 @@ _UNIT = re.compile(r"[A-Za-z0-9_*?][A-Za-z0-9:_.@\\*?-]*")  # none that looks li
 
 
 @dataclass(frozen=True, slots=True)
-class Shipping:
+class ShippingSettings:
     """Logs that are shipped, and how much of them the state store keeps: bytes and milliseconds."""
 
     files: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Shipping:
         return bool(self.files or self.docker or self.units)
 
 
-def read(environ: Mapping[str, str]) -> Shipping:
+def read(environ: Mapping[str, str]) -> ShippingSettings:
     """Reads the settings. Raises ConfigError with all problems at once."""
     problems: list[Problem] = []
     files, units = _list(environ, FILES, problems), _list(environ, JOURNAL, problems)
@@ -48,7 +48,7 @@ def read(environ: Mapping[str, str]) -> Shipping:
     keep_ms = _number(environ, KEEP_HOURS, 24, 720, problems) * _HOUR
     if problems:
         raise ConfigError(tuple(problems))
-    return Shipping(files, docker.rstrip("/") or docker, units, keep_bytes, keep_ms)
+    return ShippingSettings(files, docker.rstrip("/") or docker, units, keep_bytes, keep_ms)
 
 
 def _list(environ: Mapping[str, str], name: str, problems: list[Problem]) -> tuple[str, ...]:

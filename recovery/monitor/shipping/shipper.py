@@ -9,30 +9,30 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from recovery.errors import StoreError
-from recovery.monitor.shipping.attempts import Attempts
-from recovery.monitor.shipping.depot import Depot, Overtaken, written
+from recovery.monitor.shipping.backoff import ShippingBackoff
+from recovery.monitor.shipping.file_tail import AGAIN, FileTail, FileTruncated
+from recovery.monitor.shipping.file_watcher import FileWatcher, Say
 from recovery.monitor.shipping.formats import Group
 from recovery.monitor.shipping.journal import KEY, Journal
-from recovery.monitor.shipping.packing import Packed, packed
-from recovery.monitor.shipping.places import Place
-from recovery.monitor.shipping.settling import settle
-from recovery.monitor.shipping.tails import AGAIN, Tail, Truncated
-from recovery.monitor.shipping.watch import Say, Watch
-from recovery.monitor.times import Times
+from recovery.monitor.shipping.positions import ShippedFilePosition
+from recovery.monitor.shipping.resume import resume_positions
+from recovery.monitor.shipping.stream_entries import PackedStreamEntry, pack_entries
+from recovery.monitor.shipping.stream_writer import LogStreamWriter, WriteConflict, patterns_field
+from recovery.monitor.store_clock import StoreClock
 from recovery.shared_clock import steady
 
 BUSY, CALM = 0.2, 0.5  # seconds between two turns: while lines come, and when none came for a while
 CALM_AFTER = 10.0
 BATCH = 1 << 20  # bytes that are read in one turn: a tenth of a second, and some MB of memory
-BEAT = 600.0  # seconds after which the positions are written although there is nothing to ship
+HEARTBEAT_EVERY = 600.0  # seconds after which the positions are written although there is nothing to ship
 
 
 @dataclass(slots=True)
-class Load:
+class ShippingBatch:
     """Lines and positions that one turn has read."""
 
-    parcels: list[Packed] = field(default_factory=list)
-    reached: dict[str, tuple[Tail, Place]] = field(default_factory=dict)
+    parcels: list[PackedStreamEntry] = field(default_factory=list)
+    reached: dict[str, tuple[FileTail, ShippedFilePosition]] = field(default_factory=dict)
     read: int = 0  # bytes
     is_all: bool = True  # there is nothing more to read at once
 
@@ -41,12 +41,14 @@ class Load:
 
 
 class Shipper:
-    def __init__(self, watch: Watch, journal: Journal | None, depot: Depot, times: Times, say: Say) -> None:
+    def __init__(
+        self, watch: FileWatcher, journal: Journal | None, depot: LogStreamWriter, times: StoreClock, say: Say
+    ) -> None:
         self._watch, self._journal, self._depot = watch, journal, depot
         self._times, self._say = times, say
-        self._attempts = Attempts()
+        self._attempts = ShippingBackoff()
         self._is_sure = False  # our positions are those of the store
-        self._patterns = written(pattern.glob for pattern in watch.wanted)
+        self._patterns = patterns_field(pattern.glob for pattern in watch.wanted)
         self._unsaved: Mapping[str, str] = {}
         self._turns = 0
         self._beat_at = self._busy_until = 0.0
@@ -61,7 +63,7 @@ class Shipper:
                 self._settle(now)
             load = self._gathered(now)
             self._bring(load, now)
-        except Overtaken:
+        except WriteConflict:
             self._is_sure = False
             return BUSY
         except StoreError as error:
@@ -87,15 +89,15 @@ class Shipper:
     def _settle(self, now: float) -> None:
         known = self._depot.known()
         self._times.heard(known.now, now)
-        settle(self._watch, known.places, known.patterns)
+        resume_positions(self._watch, known.places, known.patterns)
         if self._journal:
             self._journal.settle(known.journal, known.now // 1000)
         self._unsaved = self._patterns
         self._beat_at = 0.0
         self._is_sure = True
 
-    def _gathered(self, now: float) -> Load:
-        load, moment = Load(), self._times.at(now) * 1_000_000
+    def _gathered(self, now: float) -> ShippingBatch:
+        load, moment = ShippingBatch(), self._times.at(now) * 1_000_000
         news = self._watch.with_news(now)
         first = self._turns % len(news) if news else 0
         for number, tail in enumerate([*news[first:], *news[:first]]):
@@ -103,17 +105,17 @@ class Shipper:
                 self._turns += number  # the others come first in the next turn
                 load.is_all = False
                 break
-            load.parcels += packed(self._groups(tail, now, moment, load))
+            load.parcels += pack_entries(self._groups(tail, now, moment, load))
             load.is_all = load.is_all and not tail.has_news
         if self._journal:
-            load.parcels += packed(self._journal.gather(now, moment))
+            load.parcels += pack_entries(self._journal.gather(now, moment))
             load.is_all = load.is_all and not self._journal.is_behind
         for tail in self._watch.tails.values():
             if tail.is_unsaved and tail.key not in load.reached:
                 load.reached[tail.key] = tail, tail.place
         return load
 
-    def _groups(self, tail: Tail, now: float, moment: int, load: Load) -> Iterator[Group]:
+    def _groups(self, tail: FileTail, now: float, moment: int, load: ShippingBatch) -> Iterator[Group]:
         """Yields the new lines of a file and notes the position after them: both or none."""
         before = tail.place
         try:
@@ -122,7 +124,7 @@ class Shipper:
             groups = tail.gather(now, moment)
             load.read += max(0, tail.reading.position - start)
             load.reached[tail.key] = tail, tail.reached()
-        except Truncated:
+        except FileTruncated:
             self._watch.restart(tail, now)
         except FileNotFoundError:  # renamed just now: the next look finds it
             tail.rewind(before)
@@ -132,7 +134,7 @@ class Shipper:
         else:
             yield from groups
 
-    def _bring(self, load: Load, now: float) -> None:
+    def _bring(self, load: ShippingBatch, now: float) -> None:
         places, gone = {**load.places(), **self._unsaved}, list(self._watch.finished)
         journal = self._journal
         is_due = now >= self._beat_at
@@ -146,14 +148,14 @@ class Shipper:
         if journal:
             journal.is_unsaved = False
         del self._watch.finished[: len(gone)]
-        self._unsaved, self._beat_at = {}, now + BEAT
+        self._unsaved, self._beat_at = {}, now + HEARTBEAT_EVERY
 
     def _missed(self, said: str, now: float) -> None:
         self._is_sure = False
         if self._attempts.failed(said, now):
             self._say(said)
 
-    def _unreadable(self, tail: Tail, error: OSError, now: float) -> None:
+    def _unreadable(self, tail: FileTail, error: OSError, now: float) -> None:
         tail.try_at = now + AGAIN
         if not tail.is_told:
             tail.is_told = True

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from recovery.connections import state
+from recovery.stores.state import state_keys
 from tests.browser.log_site import LogSite, texts
 from tests.driver import NODE_DIRECTORY, lacking, node
 from tests.processes import end, spawn
@@ -61,7 +61,7 @@ def test_a_workers_log_is_followed_through_rotation(
     log.touch()
     page = open_page(f"/logs?source=servers&label=server%3D{SERVER}", site=site)
     with monitor(site.state, log):
-        until(lambda: site.state.client.exists(state.log_offsets(SERVER)), 60, "the monitor follows the file")
+        until(lambda: site.state.client.exists(state_keys.log_offsets(SERVER)), 60, "the monitor follows the file")
         with worker(tmp_path, valkey) as process:
             for turn in range(1, 3):
                 until(lambda: len(texts(page)) > turn * JOBS // 3, 60, "a part has come")  # noqa: B023

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from recovery.connections import state
+from recovery.stores.state import state_keys
 from tests.integration.running import ROOT
 from tests.processes import end, spawn
 from tests.site import Site
@@ -186,7 +186,7 @@ def test_charts_follow_the_gate_closes_marks_appear_and_a_silent_server_goes(
         other = page.locator(".server-card", has=page.locator("#server-eu-1"))
         expect(other).to_have_attribute("data-old", "", timeout=_MS)
         expect(other).to_contain_text("removed in", timeout=_MS)
-        site.state.client.pexpire(state.server_metrics("eu-1"), 1)
+        site.state.client.pexpire(state_keys.server_metrics("eu-1"), 1)
         expect(cards).to_have_count(1, timeout=_MS)
         expect(page.locator(".gone")).to_contain_text("eu-1", timeout=_MS)
 

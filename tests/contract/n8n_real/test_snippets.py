@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from dashboard.tokens import MARK
+from dashboard.accounts.tokens import MARK
 from recovery.domain.idempotency import IdempotencyState
-from recovery.reads import gates
+from recovery.gate import queries as gate_queries
 from tests.gating import Steady, steady
 from tests.idempotency import Desk
 from tests.n8n_console import handed_over
@@ -193,5 +193,5 @@ def test_the_gate_is_asked_once_for_all_items_and_all_go_on_after_a_yes(
 
 
 def _refused(site: Site) -> bool:
-    asked = gates.decisions(site.state.client, SERVER, 0)
+    asked = gate_queries.decisions(site.state.client, SERVER, 0)
     return any(one.caller == "Heavy work behind the gate" and not one.ready for one in asked)

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from recovery.domain.acting import Act
-from recovery.domain.ages import DAY
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef
-from recovery.domain.surroundings import QUARANTINE_AFTER
+from recovery.domain.actions.types import Action
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobState
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
+from recovery.domain.stuck.context import QUARANTINE_AFTER
+from recovery.domain.time_units import DAY
 from recovery.models import AuditEntry, Incident
-from recovery.scanners.deep import candidates, relaunch
-from recovery.scanners.deep.auto_retry import N8N
+from recovery.scanners.auto_retry import candidates, queue_run
+from recovery.scanners.auto_retry.scanner import N8N
 from tests.relaunching import ARMED, Relaunching, done, noted
 
 pytestmark = pytest.mark.django_db
@@ -27,9 +27,9 @@ def test_failed_jobs_go_oldest_first_and_the_audit_names_scanner_and_policy(jobs
     jobs.fails("1", ago=9_000_000)
     report = jobs.run()
     assert done(report) == ["1", "2"], report
-    assert jobs.ids(State.WAITING) == ["2", "1"]
+    assert jobs.ids(JobState.WAITING) == ["2", "1"]
     entry = AuditEntry.objects.get(phase="intent")
-    assert (entry.actor_kind, entry.actor, entry.act) == ("scanner", "auto-retry", Act.RETRY)
+    assert (entry.actor_kind, entry.actor, entry.act) == ("scanner", "auto-retry", Action.RETRY)
     assert entry.reason.startswith("Enabled")
 
 
@@ -96,9 +96,9 @@ def test_a_policy_may_want_failures_to_be_older(make: Callable[..., Relaunching]
 
 def test_what_somebody_cancelled_or_failed_stays_until_somebody_retries_it(jobs: Relaunching) -> None:
     jobs.fails("1", "2", "3")
-    noted(jobs, Act.CANCEL, "1", "3")
-    noted(jobs, Act.FAIL, "2")
-    noted(jobs, Act.RETRY, "3")
+    noted(jobs, Action.CANCEL, "1", "3")
+    noted(jobs, Action.FAIL, "2")
+    noted(jobs, Action.RETRY, "3")
     assert done(jobs.run()) == ["3"]
 
 
@@ -145,12 +145,12 @@ def test_malformed_jobs_stay(make: Callable[..., Relaunching], tmp_path: Path) -
 
 def test_n8n_waits_for_a_person(jobs: Relaunching) -> None:
     jobs.base, jobs.ref = "bull:jobs", QueueRef("main", "bull:jobs")
-    jobs.flavour = Flavour(Library.BULL, 4)
+    jobs.flavour = LibraryVersion(QueueLibrary.BULL, 4)
     jobs.client.set("bull:jobs:id", 1)
     jobs.fails("1")
     report = jobs.run()
     assert [(find.job.id, find.policy) for find in report.finds] == [("1", N8N)]
-    assert jobs.ids(State.FAILED) == ["1"]
+    assert jobs.ids(JobState.FAILED) == ["1"]
 
 
 def test_a_deployment_that_is_read_only_is_only_looked_at(make: Callable[..., Relaunching]) -> None:
@@ -191,7 +191,7 @@ def test_thousands_of_hopeless_jobs_hide_nothing_behind_them(
     jobs: Relaunching, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(candidates, "LOOKED", 100)
-    monkeypatch.setattr(relaunch, "LOOKED", 100)
+    monkeypatch.setattr(queue_run, "LOOKED", 100)
     jobs.fails(*(f"bad{number:03}" for number in range(180)), reason="UnrecoverableError: no", ago=9_000_000)
     jobs.fails("good", ago=3_000_000)
     first = jobs.run()

@@ -6,18 +6,19 @@ from collections.abc import Callable
 
 import pytest
 
-from recovery.actions import audit, brakes
-from recovery.domain.acting import Act
-from recovery.domain.ages import DAY
-from recovery.domain.breaker import ENOUGH
-from recovery.domain.budget import FLOOR, limit
-from recovery.domain.jobs import State
+from recovery.actions.audit import audit_log
+from recovery.actions.safety_limits import auto_retry_limits
+from recovery.domain.actions.types import Action
+from recovery.domain.jobs import JobState
+from recovery.domain.safety_limits.circuit_breaker import ENOUGH
+from recovery.domain.safety_limits.retry_budget import FLOOR, limit
+from recovery.domain.time_units import DAY
 from recovery.errors import NotRecorded
 from recovery.models import AuditEntry, PolicyLayer, ScannerPause, ScanRun
-from recovery.reads import brake_rows
-from recovery.reads.brake_rows import BREAKER, Place
-from recovery.reads.relaunched import UNDER_WAY
-from recovery.scanners.deep.auto_retry import WELL_AGAIN
+from recovery.reads.auto_retry.outcomes import UNDER_WAY
+from recovery.reads.safety_limits import limit_rows
+from recovery.reads.safety_limits.limit_rows import BREAKER, SafetyLimitScope
+from recovery.scanners.auto_retry.scanner import WELL_AGAIN
 from tests.relaunching import ARMED, Relaunching, done, noted
 
 pytestmark = pytest.mark.django_db
@@ -28,7 +29,7 @@ def test_no_more_go_at_once_than_can_be_judged(jobs: Relaunching) -> None:
     jobs.completes(100_000)
     report = jobs.run()
     assert len(done(report)) == ENOUGH
-    assert len(jobs.ids(State.WAITING)) == ENOUGH
+    assert len(jobs.ids(JobState.WAITING)) == ENOUGH
 
 
 def test_a_failing_upstream_opens_the_breaker_which_shows_the_error(jobs: Relaunching) -> None:
@@ -61,7 +62,7 @@ def test_a_probe_that_succeeds_closes_it_and_the_rest_follows(jobs: Relaunching)
     report = jobs.run(queue=jobs.ref)
     assert not [hold for hold in report.holds if "Breaker" in hold]
     assert len(jobs.pasts()) > before + ENOUGH
-    assert jobs.ids(State.FAILED) == []
+    assert jobs.ids(JobState.FAILED) == []
 
 
 def test_a_probe_that_fails_makes_the_next_pause_longer(jobs: Relaunching) -> None:
@@ -217,12 +218,12 @@ def test_what_was_refused_counts_neither_in_its_past_nor_in_the_budget(
         raise NotRecorded("The audit cannot be written, so nothing was changed.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(audit, "write_intent", refuse)
+        patch.setattr(audit_log, "write_intent", refuse)
         report = jobs.run()
-    assert (report.refused, jobs.ids(State.FAILED)) == (2, ["1", "2"])
+    assert (report.refused, jobs.ids(JobState.FAILED)) == (2, ["1", "2"])
     assert jobs.pasts() == []
-    assert brakes.free_at(jobs.ref, limit(None), FLOOR, jobs.clock()) == jobs.clock()
-    assert brakes.out(now=jobs.clock()) == {}
+    assert auto_retry_limits.budget_free_at(jobs.ref, limit(None), FLOOR, jobs.clock()) == jobs.clock()
+    assert auto_retry_limits.unsettled_retries(now=jobs.clock()) == {}
     jobs.scanner = jobs.begin()
     assert done(jobs.run()) == ["1", "2"]
 
@@ -232,7 +233,7 @@ def test_what_went_stays_spent_when_nobody_can_note_what_stayed(
 ) -> None:
     jobs.fails(*map(str, range(FLOOR)))
     jobs.completes(60 * FLOOR)
-    note = brakes.relaunched
+    note = auto_retry_limits.admit_retries
 
     def lose_one(*given: object, **more: object) -> tuple[str, ...]:
         jobs.client.zrem("bull:mail:failed", "3")
@@ -242,11 +243,11 @@ def test_what_went_stays_spent_when_nobody_can_note_what_stayed(
     def refuse(*_: object) -> None:
         raise NotRecorded("Too many processes change the safety limits at the same moment.")
 
-    monkeypatch.setattr(brakes, "relaunched", lose_one)
-    monkeypatch.setattr(brakes, "withdrawn", refuse)
+    monkeypatch.setattr(auto_retry_limits, "admit_retries", lose_one)
+    monkeypatch.setattr(auto_retry_limits, "withdraw_retries", refuse)
     jobs.run()
-    assert len(jobs.ids(State.WAITING)) == FLOOR - 1
-    assert brakes.take(jobs.ref, FLOOR, limit(60 * FLOOR), jobs.clock()).count <= 1
+    assert len(jobs.ids(JobState.WAITING)) == FLOOR - 1
+    assert auto_retry_limits.take_budget(jobs.ref, FLOOR, limit(60 * FLOOR), jobs.clock()).count <= 1
 
 
 def test_one_that_failed_otherwise_while_it_waited_for_the_budget_stops_nobody(jobs: Relaunching) -> None:
@@ -259,7 +260,10 @@ def test_one_that_failed_otherwise_while_it_waited_for_the_budget_stops_nobody(j
 
 def _fails_otherwise(jobs: Relaunching, id: str) -> None:
     """Somebody retried it, and it failed at once."""
-    if jobs.client.hget(f"bull:mail:{id}", "failedReason") == b"no route to host" and len(jobs.ids(State.FAILED)) < 40:
+    if (
+        jobs.client.hget(f"bull:mail:{id}", "failedReason") == b"no route to host"
+        and len(jobs.ids(JobState.FAILED)) < 40
+    ):
         jobs.fail_again(id, "out of paper")
 
 
@@ -270,13 +274,15 @@ def test_a_scheduler_that_dies_in_the_middle_is_followed_by_one_that_knows_what_
     jobs.fails("1")
 
     _killed(jobs, monkeypatch, "write_outcome")
-    assert jobs.ids(State.WAITING) == ["1"]
+    assert jobs.ids(JobState.WAITING) == ["1"]
     assert len(jobs.pasts()) == 1
     jobs.scanner = jobs.begin()
     jobs.works = lambda _: False
     jobs.clock.pass_by(600_000)
     jobs.follow()
-    (breaker,) = [one for key, one in brake_rows.values(BREAKER, Place.of(jobs.ref)).items() if not key]
+    (breaker,) = [
+        one for key, one in limit_rows.values_by_key(BREAKER, SafetyLimitScope.of(jobs.ref)).items() if not key
+    ]
     assert breaker.tally(jobs.clock()) == (1, 1)
     jobs.clock.pass_by(60_000)
     assert len(done(jobs.run())) == 1
@@ -294,7 +300,7 @@ def _killed(jobs: Relaunching, monkeypatch: pytest.MonkeyPatch, at: str) -> None
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(audit, at, die)
+        patch.setattr(audit_log, at, die)
         with pytest.raises(Killed):
             jobs.run()
 
@@ -309,7 +315,9 @@ def test_what_never_went_is_not_waited_for(jobs: Relaunching, monkeypatch: pytes
     jobs.clock.pass_by(UNDER_WAY + 1000)
     jobs.follow()
     assert jobs.follow() == 0
-    (breaker,) = [one for key, one in brake_rows.values(BREAKER, Place.of(jobs.ref)).items() if not key]
+    (breaker,) = [
+        one for key, one in limit_rows.values_by_key(BREAKER, SafetyLimitScope.of(jobs.ref)).items() if not key
+    ]
     assert breaker.tally(jobs.clock()) == (0, 0)
     assert len(jobs.pasts()) == 1
 
@@ -320,7 +328,7 @@ def test_a_queue_that_is_gone_leaves_nothing_out(jobs: Relaunching) -> None:
     jobs.client.flushall()
     jobs.snapshot = None
     assert jobs.scanner.follow(jobs.clock()) == 1
-    assert brakes.out(now=jobs.clock()) == {}
+    assert auto_retry_limits.unsettled_retries(now=jobs.clock()) == {}
 
 
 def test_what_was_left_over_is_the_first_of_the_next_run(make: Callable[..., Relaunching]) -> None:
@@ -348,8 +356,8 @@ def test_what_was_cancelled_while_it_waited_for_the_budget_stays(jobs: Relaunchi
     jobs.fails(*ids)
 
     def cancel(_: str) -> bool:
-        if "15" in jobs.ids(State.FAILED) and not AuditEntry.objects.filter(act=Act.CANCEL).exists():
-            noted(jobs, Act.CANCEL, "15")
+        if "15" in jobs.ids(JobState.FAILED) and not AuditEntry.objects.filter(act=Action.CANCEL).exists():
+            noted(jobs, Action.CANCEL, "15")
         return True
 
     jobs.works = cancel

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from recovery.backends.flavours import identify
-from recovery.connections import registry
-from recovery.domain.acting import Act
-from recovery.domain.ages import MINUTE
-from recovery.domain.counts import Flavour, Library
-from recovery.domain.jobs import State
-from recovery.domain.refs import QueueRef
-from recovery.domain.surroundings import QUARANTINE_AFTER
+from recovery.backends.detection import identify
+from recovery.domain.actions.types import Action
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.jobs import JobState
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary
+from recovery.domain.stuck.context import QUARANTINE_AFTER
+from recovery.domain.time_units import MINUTE
 from recovery.models import AuditEntry, Incident
-from recovery.scanners.deep import stale_check, stale_jobs
+from recovery.scanners.stale_check import scanner, stale_jobs
+from recovery.stores import registry
 from tests.fleet import Library as Generation
 from tests.stale import Deep, done, said
 from tests.stores import Store
@@ -32,8 +32,8 @@ def test_jobs_without_a_lock_for_a_quarter_of_an_hour_go_back_to_wait(deep: Deep
     deep.orphan("1", "2")
     deep.watched(16)
     report = deep.run()
-    assert done(report) == [("1", Act.REQUEUE), ("2", Act.REQUEUE)], report
-    assert (report.looked, deep.ids(State.ACTIVE), sorted(deep.ids(State.WAITING))) == (2, [], ["1", "2"])
+    assert done(report) == [("1", Action.REQUEUE), ("2", Action.REQUEUE)], report
+    assert (report.looked, deep.ids(JobState.ACTIVE), sorted(deep.ids(JobState.WAITING))) == (2, [], ["1", "2"])
     entry = AuditEntry.objects.get(phase="intent")
     assert (entry.actor_kind, entry.actor) == ("scanner", "stale-check")
     assert "Enabled after 15 min" in entry.reason
@@ -60,7 +60,7 @@ def test_without_the_watchs_marks_its_own_first_look_counts(deep: Deep) -> None:
     deep.orphan("1")
     assert done(deep.run()) == []
     assert done(deep.run(later=14)) == []
-    assert done(deep.run(later=16)) == [("1", Act.REQUEUE)]
+    assert done(deep.run(later=16)) == [("1", Action.REQUEUE)]
 
 
 def test_a_job_that_was_started_anew_begins_anew(deep: Deep) -> None:
@@ -70,7 +70,7 @@ def test_a_job_that_was_started_anew_begins_anew(deep: Deep) -> None:
     assert deep.run().finds == ()
     deep.watched(0)
     assert done(deep.run(later=13)) == []
-    assert done(deep.run(later=16)) == [("1", Act.REQUEUE)]
+    assert done(deep.run(later=16)) == [("1", Action.REQUEUE)]
 
 
 def test_also_where_nothing_is_marked(deep: Deep) -> None:
@@ -78,30 +78,30 @@ def test_also_where_nothing_is_marked(deep: Deep) -> None:
     deep.run()
     deep.client.hset("bull:mail:1", mapping={"ats": 2, "processedOn": deep.now - 1000})
     assert deep.run(later=16).finds == ()
-    assert done(deep.run(later=32)) == [("1", Act.REQUEUE)]
+    assert done(deep.run(later=32)) == [("1", Action.REQUEUE)]
 
 
 def test_older_libraries_are_acted_on_when_two_sightings_prove_it(deep: Deep) -> None:
-    deep.flavour = Flavour(Library.BULLMQ, 4, "4.18.3")
+    deep.flavour = LibraryVersion(QueueLibrary.BULLMQ, 4, "4.18.3")
     deep.client.hset("bull:mail:meta", "version", "bullmq:4.18.3")
     deep.orphan("1", ats=None, attemptsMade=1)
     deep.watched(16)
-    assert done(deep.run()) == [("1", Act.REQUEUE)]
+    assert done(deep.run()) == [("1", Action.REQUEUE)]
 
 
 def test_older_libraries_without_proof_are_only_told_of(deep: Deep) -> None:
-    deep.flavour = Flavour(Library.BULLMQ, 4, "4.18.3")
+    deep.flavour = LibraryVersion(QueueLibrary.BULLMQ, 4, "4.18.3")
     deep.orphan("1", ats=None, attemptsMade=1)
     deep.run()
     report = deep.run(later=16)
-    assert (done(report), said(report)) == ([], {"1": stale_check.UNPROVEN})
+    assert (done(report), said(report)) == ([], {"1": scanner.UNPROVEN})
 
 
 def test_an_id_without_a_job_is_removed(deep: Deep) -> None:
     deep.client.lpush("bull:mail:active", "1")
     deep.watched(16)
-    assert done(deep.run()) == [("1", Act.REMOVE)]
-    assert deep.ids(State.ACTIVE) == []
+    assert done(deep.run()) == [("1", Action.REMOVE)]
+    assert deep.ids(JobState.ACTIVE) == []
 
 
 def test_an_endless_lock_is_taken_only_where_the_policy_says_so(deep: Deep) -> None:
@@ -109,7 +109,7 @@ def test_an_endless_lock_is_taken_only_where_the_policy_says_so(deep: Deep) -> N
     deep.held("1", ttl=None)
     deep.client.hset("bull:mail:1", "pb", "gone")
     deep.watched(16)
-    assert said(deep.run()) == {"1": stale_check.ENDLESS}
+    assert said(deep.run()) == {"1": scanner.ENDLESS}
     assert deep.client.get("bull:mail:1:lock") == b"worker:1"
 
 
@@ -119,8 +119,8 @@ def test_an_endless_lock_of_a_worker_that_is_gone_is_released_and_its_job_requeu
     deep.held("1", ttl=None)
     deep.client.hset("bull:mail:1", "pb", "gone")
     deep.watched(16)
-    assert done(deep.run()) == [("1", Act.RELEASE)]
-    assert (deep.ids(State.WAITING), deep.client.exists("bull:mail:1:lock")) == (["1"], 0)
+    assert done(deep.run()) == [("1", Action.RELEASE)]
+    assert (deep.ids(JobState.WAITING), deep.client.exists("bull:mail:1:lock")) == (["1"], 0)
     assert Incident.objects.get().proven_at, "it counts as orphaned"
 
 
@@ -142,7 +142,7 @@ def test_an_endless_lock_of_one_that_may_be_there_waits_for_a_person(make: Calla
     deep.held("1", ttl=None)
     deep.client.hset("bull:mail:1", "pb", name)
     deep.watched(16)
-    assert said(deep.run()) == {"1": stale_check.UNNAMED}
+    assert said(deep.run()) == {"1": scanner.UNNAMED}
 
 
 def test_quarantined_and_malformed_jobs_wait_for_a_person(make: Callable[..., Deep], tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_quarantined_and_malformed_jobs_wait_for_a_person(make: Callable[..., De
         Incident.objects.create(**place, opened_at=at, proven_at=at, closed_at=at + 1)
     deep.watched(16)
     report = deep.run()
-    assert (done(report), said(report)) == ([], {"1": stale_check.QUARANTINED, "2": stale_check.MALFORMED})
+    assert (done(report), said(report)) == ([], {"1": scanner.QUARANTINED, "2": scanner.MALFORMED})
 
 
 def test_a_quarantined_job_behind_an_endless_lock_waits_too(make: Callable[..., Deep]) -> None:
@@ -170,16 +170,20 @@ def test_a_quarantined_job_behind_an_endless_lock_waits_too(make: Callable[..., 
         Incident.objects.create(**place, opened_at=at, proven_at=at, closed_at=at + 1)
     deep.watched(16)
     report = deep.run()
-    assert (done(report), said(report)) == ([], {"1": stale_check.QUARANTINED})
+    assert (done(report), said(report)) == ([], {"1": scanner.QUARANTINED})
 
 
 def test_n8n_waits_for_a_person(deep: Deep) -> None:
-    deep.base, deep.ref, deep.flavour = "bull:jobs", QueueRef("main", "bull:jobs"), Flavour(Library.BULL, 4, "4.16.4")
+    deep.base, deep.ref, deep.flavour = (
+        "bull:jobs",
+        QueueRef("main", "bull:jobs"),
+        LibraryVersion(QueueLibrary.BULL, 4, "4.16.4"),
+    )
     deep.client.set("bull:jobs:id", 1)
     deep.orphan("1", ats=None, opts='{"attempts":1}')
     deep.watched(16)
     report = deep.run()
-    assert (done(report), said(report)) == ([], {"1": stale_check.N8N})
+    assert (done(report), said(report)) == ([], {"1": scanner.N8N})
 
 
 def test_a_policy_may_wait_longer_and_the_list_says_how_long(make: Callable[..., Deep]) -> None:
@@ -193,7 +197,7 @@ def test_a_policy_may_act_sooner(make: Callable[..., Deep]) -> None:
     deep = make("[policy.stale_check]\nafter = 120")
     deep.orphan("1")
     deep.watched(3)
-    assert done(deep.run()) == [("1", Act.REQUEUE)]
+    assert done(deep.run()) == [("1", Action.REQUEUE)]
 
 
 def test_asked_to_look_only_it_changes_nothing_anywhere(deep: Deep) -> None:
@@ -257,7 +261,7 @@ def test_many_held_jobs_cost_one_short_command_each(deep: Deep) -> None:
     deep.orphan("last")
     deep.watched(16)
     report = deep.run()
-    assert (report.looked, done(report)) == (2_501, [("last", Act.REQUEUE)])
+    assert (report.looked, done(report)) == (2_501, [("last", Action.REQUEUE)])
 
 
 def test_only_the_queue_that_was_asked_for_is_looked_at(deep: Deep) -> None:
@@ -297,6 +301,6 @@ def test_a_killed_workers_job_that_nobody_rescued_is_requeued_and_completed(
     deep.flavour = found
     deep.watched(16)
     report = deep.run()
-    assert done(report) == [(job, Act.REQUEUE)], report
+    assert done(report) == [(job, Action.REQUEUE)], report
     jobs.work("ok")
     until(lambda: jobs.counts()["completed"] == 1, 30, "another worker completes it")

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-from recovery.domain.acting import Act
-from recovery.domain.ages import MINUTE
-from recovery.domain.counts import Flavour, Library, Snapshot
-from recovery.domain.refs import QueueRef
+from recovery.domain.actions.types import Action
+from recovery.domain.identifiers import QueueRef
+from recovery.domain.queues.types import LibraryVersion, QueueLibrary, Snapshot
+from recovery.domain.time_units import MINUTE
 from recovery.models import Incident
-from recovery.scanners.deep import markers
+from recovery.scanners.stale_check import lost_markers
 from tests.stale import Deep, done
 
 pytestmark = pytest.mark.django_db
@@ -37,12 +37,17 @@ def test_a_missing_marker_is_said_and_not_touched(deep: Deep) -> None:
     report = deep.check.run(deep.now)
     (find,) = report.finds
     assert find.what == "2 jobs wait, the oldest for 20 min; 1 worker is idle, and the wake-up marker is missing."
-    assert (find.policy, deep.dump()) == (markers.NOT_TOUCHED, before)
+    assert (find.policy, deep.dump()) == (lost_markers.NOT_TOUCHED, before)
 
 
 @pytest.mark.parametrize(
     "facts",
-    [{"is_paused": True}, {"oldest_waiting_at": None}, {"concurrency": 0}, {"flavour": Flavour(Library.BULLMQ, 4)}],
+    [
+        {"is_paused": True},
+        {"oldest_waiting_at": None},
+        {"concurrency": 0},
+        {"flavour": LibraryVersion(QueueLibrary.BULLMQ, 4)},
+    ],
 )
 def test_a_queue_that_has_a_reason_to_wait_is_not_said_to_lack_its_marker(deep: Deep, facts: dict[str, Any]) -> None:
     deep.snapshot = _idle(deep, **facts)
@@ -136,4 +141,4 @@ def test_hooks_that_cannot_be_called_cost_nothing_else(deep: Deep) -> None:
     deep.watched(16)
     deep.check = deep.begin(away)
     report = deep.run()
-    assert (done(report), len(report.faults)) == ([("1", Act.REQUEUE)], 1)
+    assert (done(report), len(report.faults)) == ([("1", Action.REQUEUE)], 1)

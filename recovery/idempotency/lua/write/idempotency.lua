@@ -1,7 +1,7 @@
 --[[
   One step in the life of a claim, by the clock of the store itself.
 
-  KEYS     records, results, ends, held, newest, counts, shares (connections/state.py)
+  KEYS     records, results, ends, held, newest, counts, shares (stores/state/state_keys.py)
   ARGV     1 claim, renew, complete, release, forget, show, prune   2 the key of the work   3 token, "" to claim
            4 for how long it is claimed, or kept once it is completed, ms   5 for how long a expired claim is kept, ms
            6 most keys; beyond three quarters of them a token that has a quarter gets no more   7 most bytes of results   8 name of the machine token   9 owner   10 result, "": none

@@ -1,0 +1,91 @@
+"""Requeues, fails and releases jobs that are active and whose worker is gone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from recovery.backends.base import Target
+from recovery.backends.bull import job_fields, remove_on_fail, scripts
+from recovery.backends.bull.scripts import TOGETHER, BullScriptCall
+from recovery.backends.redis_common import decode
+from recovery.domain.actions.types import ActionOptions, ExpectedJob, Outcome, ScriptOutcome
+from recovery.domain.identifiers import encode_name
+from recovery.domain.jobs import JobState
+from recovery.stores.redis.scripts import Part
+
+REASON = "job stalled more than allowable limit"  # what the library writes into the job
+PUBLISHED = "job stalled more than maxStalledCount"  # what it publishes, and what n8n's main listens to
+
+STEP = 10  # jobs of one run: each is searched in `active`, half a millisecond when it stands in the midst of 50,000
+
+_N8N = "It is a job of n8n: its workflow would run a second time from its start. That needs your explicit consent."
+_NO_LOCK = "No lock was shown: there is none to release."
+_HAD_LOCK = "It had a lock when it was shown: wait until the lock expires, or release it."
+
+
+def requeue(target: Target, jobs: Sequence[ExpectedJob], options: ActionOptions, now: int) -> tuple[ScriptOutcome, ...]:
+    refused = _unfit(jobs, options) | _without_consent(target, jobs, options)
+    settings = (scripts.counting(options),)
+    return BullScriptCall("requeue-jobs", target, settings, scripts.comparison_args, STEP, TOGETHER).do(jobs, refused)
+
+
+def fail(target: Target, jobs: Sequence[ExpectedJob], options: ActionOptions, now: int) -> tuple[ScriptOutcome, ...]:
+    """Fails jobs as the library's own stalled check does, and publishes its very words, whatever the reason."""
+    refused = _unfit(jobs, options)
+    kept = {
+        job.id: remove_on_fail.parse_retention(wishes)
+        for job, wishes in zip(jobs, job_fields.options(target, jobs), strict=True)
+    }
+
+    def each(job: ExpectedJob) -> Iterable[Part]:
+        keep, age = kept[job.id]
+        return (*scripts.comparison_args(job), _message(job.id), _or_empty(keep), _or_empty(age))
+
+    settings = (encode_name(target.ref.base), now, options.message or REASON, scripts.counting(options))
+    return BullScriptCall("fail-jobs", target, settings, each, STEP).told(jobs, _told, refused)
+
+
+def release(target: Target, jobs: Sequence[ExpectedJob], options: ActionOptions, now: int) -> tuple[ScriptOutcome, ...]:
+    refused = scripts.refuse((job for job in jobs if not job.token), _NO_LOCK) | _not_active(jobs)
+    if options.requeue:
+        refused |= _without_consent(target, jobs, options)
+    settings = (scripts.counting(options) if options.requeue else "",)
+
+    def each(job: ExpectedJob) -> Iterable[Part]:
+        return (*scripts.comparison_args(job), encode_name(job.token or ""))
+
+    return BullScriptCall("release-locks", target, settings, each, STEP, TOGETHER).do(jobs, refused)
+
+
+def _told(job: ExpectedJob, answer: Sequence[Any]) -> ScriptOutcome:
+    done = scripts.read(job, answer)
+    return replace(done, heard=decode.count(answer[1])) if done.outcome is Outcome.DONE else done
+
+
+def _unfit(jobs: Sequence[ExpectedJob], options: ActionOptions) -> dict[str, ScriptOutcome]:
+    """Returns refusals for jobs without proof. Bull takes a job, then locks it: one read without a lock is no proof."""
+    refused = {} if options.is_late else scripts.refuse(jobs, scripts.UNPROVEN)
+    return refused | scripts.refuse((job for job in jobs if job.token is not None), _HAD_LOCK) | _not_active(jobs)
+
+
+def _not_active(jobs: Sequence[ExpectedJob]) -> dict[str, ScriptOutcome]:
+    return scripts.misplaced(jobs, (JobState.ACTIVE,))
+
+
+def _without_consent(target: Target, jobs: Sequence[ExpectedJob], options: ActionOptions) -> dict[str, ScriptOutcome]:
+    if options.consent:
+        return {}
+    theirs = zip(jobs, job_fields.are_n8n_jobs(target, jobs), strict=True)
+    return scripts.refuse((job for job, is_its in theirs if is_its), _N8N)
+
+
+def _message(id: str) -> bytes:
+    """Returns the library's own text, blank for blank; the library itself breaks on an id with a quote in it."""
+    return encode_name(f'{{"jobId":{json.dumps(id, ensure_ascii=False)}, "val": "{PUBLISHED}"}}')
+
+
+def _or_empty(number: int | None) -> Part:
+    return "" if number is None else number

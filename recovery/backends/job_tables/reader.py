@@ -1,0 +1,159 @@
+"""Reader of job tables: answers from rows what a queue's pages ask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from recovery.backends.base import TEXT_LIMIT, Capabilities, Command, Replies
+from recovery.backends.job_tables import counts, rows, search
+from recovery.backends.job_tables import queries as job_tables_queries
+from recovery.backends.job_tables.counts import TableSample
+from recovery.backends.job_tables.queries import TableContext
+from recovery.domain.identifiers import QueueRef, printable
+from recovery.domain.jobs import (
+    BoundedText,
+    Job,
+    JobFamily,
+    JobRow,
+    JobRowPage,
+    JobSearchSlice,
+    JobState,
+    LogPage,
+    SchedulerRow,
+)
+from recovery.domain.queues.types import LibraryVersion, QueueSample
+from recovery.errors import JobMissing, Unsupported
+
+STATES = (JobState.ACTIVE, JobState.WAITING, JobState.FAILED, JobState.COMPLETED)
+_NO_PLAN = "A job table is read with SQL, not with Redis commands."
+_NOTHING = BoundedText("", 0)
+
+
+class TableReader:
+    """Reader of job tables. Stateless: the table is the wire's, by the queue's base."""
+
+    def capabilities(self, flavour: LibraryVersion) -> Capabilities:
+        return Capabilities(
+            states=STATES,
+            schedulers=False,
+            families=False,
+            metrics=False,
+            names_workers=True,
+            global_concurrency=False,
+            global_limit=False,
+        )
+
+    # -- the snapshot
+
+    def look(self, wire: object, ref: QueueRef) -> TableSample:
+        """Reads all counts, the oldest of each, and which worker has what; raises StoreError."""
+        with job_tables_queries.scene(wire, ref) as scene:
+            return counts.sample(scene)
+
+    def sample_plan(self, ref: QueueRef) -> tuple[Command, ...]:
+        raise Unsupported(_NO_PLAN)
+
+    def sample(
+        self, ref: QueueRef, flavour: LibraryVersion, replies: Replies, now: int
+    ) -> tuple[QueueSample, tuple[str, str]]:
+        raise Unsupported(_NO_PLAN)
+
+    def age_plan(self, ref: QueueRef, id: str) -> Command:
+        raise Unsupported(_NO_PLAN)
+
+    # -- one table
+
+    def page(
+        self,
+        wire: object,
+        ref: QueueRef,
+        state: JobState,
+        *,
+        cursor: str = "",
+        size: int = 25,
+        oldest_first: bool | None = None,
+        by_script: bool = False,
+    ) -> JobRowPage:
+        with job_tables_queries.scene(wire, ref) as scene:
+            return job_tables_queries.page(scene, state, cursor=cursor, size=size, oldest_first=oldest_first)
+
+    def following(self, wire: object, ref: QueueRef, wanted: Sequence[tuple[str, JobState]]) -> None:
+        """Returns None: no script changes a table."""
+
+    def row(self, wire: object, ref: QueueRef, id: str) -> JobRow:
+        (found,) = self.rows(wire, ref, [(id, JobState.UNKNOWN)])
+        if found is None:
+            raise _missing(ref, id)
+        return found
+
+    def rows(
+        self, wire: object, ref: QueueRef, wanted: Sequence[tuple[str, JobState]], *, by_script: bool = False
+    ) -> tuple[JobRow | None, ...]:
+        with job_tables_queries.scene(wire, ref) as scene:
+            found = job_tables_queries.by_ids(scene, [id for id, _ in wanted])
+        return tuple(job_tables_queries.row_of(found.get(id)) for id, _ in wanted)
+
+    def job(self, wire: object, ref: QueueRef, id: str, *, limit: int = TEXT_LIMIT) -> Job:
+        with job_tables_queries.scene(wire, ref) as scene:
+            look = job_tables_queries.by_ids(scene, [id]).get(id)
+            fields = _fields(scene, look.id, limit) if look else {}
+        if look is None or not fields:
+            raise _missing(ref, id)
+        columns = scene.shape.table.columns
+        reason = fields[columns.last_error].value if columns.last_error else ""
+        data = fields[columns.data] if columns.data else _NOTHING
+        named = tuple(fields.items())
+        return Job(look.row, data, _NOTHING, _NOTHING, reason, (), named, log_count=0)
+
+    def logs(self, wire: object, ref: QueueRef, id: str, *, start: int = 0, size: int = 200) -> LogPage:
+        return LogPage((), start, 0)
+
+    def family(self, wire: object, ref: QueueRef, id: str) -> JobFamily:
+        return JobFamily(None)
+
+    def schedulers(self, wire: object, ref: QueueRef, *, size: int = 100) -> tuple[SchedulerRow, ...]:
+        return ()
+
+    def metrics(
+        self, wire: object, ref: QueueRef, now: int, *, minutes: int
+    ) -> tuple[tuple[int | None, ...], tuple[int | None, ...]] | None:
+        return None
+
+    def search(
+        self,
+        wire: object,
+        ref: QueueRef,
+        state: JobState,
+        *,
+        name: str = "",
+        data: str = "",
+        cursor: str = "",
+        budget: int = 1000,
+    ) -> JobSearchSlice:
+        with job_tables_queries.scene(wire, ref) as scene:
+            return search.run(scene, state, name=name, data=data, cursor=cursor, budget=budget)
+
+
+def _fields(scene: TableContext, id: Any, limit: int) -> dict[str, BoundedText]:
+    """Returns every configured column by name, each cut on its own. Of others nothing is read: they are not ours."""
+    session, shape = scene.session, scene.shape
+    names = shape.table.columns.used
+    columns = [part for name in names for part in _cut(scene, name, limit)]
+    replies = session.all(f"SELECT {', '.join(columns)} FROM {scene.place} WHERE {scene.column('id')} = %s", [id])
+    if not replies:
+        return {}
+    values, sizes = replies[0][::2], replies[0][1::2]
+    return {name: _text(value, size) for name, value, size in zip(names, values, sizes, strict=True)}
+
+
+def _cut(scene: TableContext, name: str, limit: int) -> tuple[str, str]:
+    return rows.cut(scene.session, scene.shape, name, limit), rows.size(scene.session, scene.shape, name)
+
+
+def _text(value: Any, size: Any) -> BoundedText:
+    return BoundedText(rows.prose(value), int(size or 0))
+
+
+def _missing(ref: QueueRef, id: str) -> JobMissing:
+    return JobMissing(f"There is no row {printable(id)} in {ref.label} (any more).")

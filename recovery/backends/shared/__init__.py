@@ -1,1 +1,0 @@
-"""Reads and scripts that Bull and BullMQ have in common."""

@@ -1,1 +1,0 @@
-"""Alerting: detects problems, stores them as alerts and sends them to the notification channels."""

@@ -1,1 +1,0 @@
-"""Gates of all servers: evaluated by the leader, with each opening and closing recorded."""

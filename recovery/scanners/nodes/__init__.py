@@ -1,1 +1,0 @@
-"""Servers without a monitor: samples from a node_exporter or a Prometheus, stored like those of a monitor."""

@@ -1,1 +1,0 @@
-"""Discovers queues, reads their counts for the snapshot, and records their history."""

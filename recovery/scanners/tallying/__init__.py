@@ -1,1 +1,0 @@
-"""Counts what /metrics exports from the database, so that no scrape has to query it."""

@@ -1,1 +1,0 @@
-"""Orphan watch: checks active jobs every few seconds for verdicts and incidents, and if Redis itself lost locks."""
