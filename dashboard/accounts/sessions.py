@@ -40,7 +40,7 @@ _SYSTEMS = (
 
 
 class SessionStore(SessionBase):
-    """One session of a browser. `last_used_at` is None until it was read from the database."""
+    """A session of a browser. `last_used_at` is None until it was read from the database."""
 
     last_used_at: datetime | None = None
 

@@ -40,7 +40,7 @@ class InvalidRequest(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ActionRequest:
-    """One action on named jobs, on a queue, or on everything that matches. `back`: the page that the user came from."""
+    """An action on named jobs, on a queue, or on everything that matches. `back`: the page that the user came from."""
 
     act: Action
     jobs: tuple[JobRef, ...] = ()

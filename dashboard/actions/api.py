@@ -91,7 +91,7 @@ class ActionJob(Schema):
 
 
 class ActionOrder(Schema):
-    """One action on jobs of one queue, or on the queue itself if it names no jobs."""
+    """An action on jobs of one queue, or on the queue itself if it names no jobs."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -158,7 +158,7 @@ class ActionJobResult(Schema):
 
 
 class ActionResults(Schema):
-    """One result per job, in the order of the request."""
+    """A result per job, in the order of the request."""
 
     action: Action
     queue: QueueName | None
@@ -167,7 +167,7 @@ class ActionResults(Schema):
 
 
 class ActionEntry(Schema):
-    """One action."""
+    """An action."""
 
     act: Action
     label: str

@@ -27,7 +27,7 @@ from recovery.reads.stuck import queries as stuck_queries
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """One button. `title` is its full name for screen readers, which may read it without its row."""
+    """A button. `title` is its full name for screen readers, which may read it without its row."""
 
     id: str
     label: str

@@ -25,7 +25,7 @@ class AlertNotification(Schema):
 
 
 class AlertDetail(Schema):
-    """One problem from its start until it is resolved."""
+    """A problem from its start until it is resolved."""
 
     id: int
     kind: AlertKind

@@ -51,7 +51,8 @@ def document() -> dict[str, Any]:
 
 def _complete(call: dict[str, Any]) -> None:
     call["security"] = [{"Token": [call["x-scope"]]}]
-    call["operationId"] = call["operationId"].removeprefix("dashboard_api_")
+    folder, _, name = call["operationId"].removeprefix("dashboard_").partition("_api_")
+    call["operationId"] = f"{folder}_{name}"
     call["responses"] = {str(status): told for status, told in call["responses"].items()} | {"default": _REFERENCE}
 
 

@@ -24,7 +24,7 @@ class ReferenceType:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceField:
-    """One parameter, or one member of a shape."""
+    """A parameter, or one member of a shape."""
 
     name: str
     kind: ReferenceType
@@ -35,7 +35,7 @@ class ReferenceField:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceCall:
-    """One method of one URL."""
+    """A method of one URL."""
 
     anchor: str
     method: str

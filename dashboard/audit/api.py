@@ -25,7 +25,7 @@ Number = Annotated[int, Path(ge=1, le=LARGEST)]
 
 
 class AuditLine(Schema):
-    """One action with its outcome, or one note."""
+    """An action with its outcome, or one note."""
 
     number: int
     at: int
@@ -68,7 +68,7 @@ class AuditPage(Schema):
 
 
 class AuditEntryJob(Schema):
-    """One job of an action: state before, outcome, state after."""
+    """A job of an action: state before, outcome, state after."""
 
     job: str
     label: str
@@ -82,7 +82,7 @@ class AuditEntryJob(Schema):
 
 
 class AuditEntryDetail(AuditLine):
-    """One action in full, with its hash chain entry."""
+    """An action in full, with its hash chain entry."""
 
     options: dict[str, Any]
     jobs: list[AuditEntryJob]

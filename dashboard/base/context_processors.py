@@ -29,7 +29,7 @@ THEME_COOKIE = "unstall-theme"
 
 @dataclass(frozen=True, slots=True)
 class NavigationEntry:
-    """One page of the navigation: a line here is all that a new page needs."""
+    """A page of the navigation: a line here is all that a new page needs."""
 
     title: str
     route: str

@@ -23,7 +23,7 @@ _INDENTING = json.JSONEncoder(indent=2, ensure_ascii=False)
 
 @dataclass(frozen=True, slots=True)
 class JsonTreeNode:
-    """One step of drawing a tree. `step`: open, leaf, close, rest. `kind` colours a leaf: text, number, word."""
+    """A step of drawing a tree. `step`: open, leaf, close, rest. `kind` colours a leaf: text, number, word."""
 
     step: str
     key: str = ""

@@ -40,7 +40,7 @@ EFFECTS = {
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyKeyLine:
-    """One idempotency key. `standing`: until when, in words; `act`: the name of its button, "" when there is none."""
+    """An idempotency key. `standing`: until when, in words; `act`: the name of its button, "" when there is none."""
 
     claim: KeyClaim
     key: str

@@ -99,7 +99,7 @@ class N8nExecutionInfo(Schema):
 
 
 class N8nPairInfo(Schema):
-    """One job with its execution; either may be missing."""
+    """A job with its execution; either may be missing."""
 
     id: str = Field(description="The execution's.")
     workflow: str
@@ -163,7 +163,7 @@ class WorkflowErrors(Schema):
 
 
 class N8nInstallationInfo(Schema):
-    """One n8n with a page of its table: mismatches first, then some rows without a mismatch."""
+    """A n8n with a page of its table: mismatches first, then some rows without a mismatch."""
 
     name: str
     queue: QueueName
@@ -215,7 +215,7 @@ class N8nInstallationInfo(Schema):
 
 
 class N8nTableList(Schema):
-    """One table per n8n installation; empty: no n8n configured, or not checked yet."""
+    """A table per n8n installation; empty: no n8n configured, or not checked yet."""
 
     installations: list[N8nInstallationInfo]
 

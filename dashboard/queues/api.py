@@ -39,7 +39,7 @@ class QueueJobCounts(Schema):
 
 
 class QueueRow(QueueName):
-    """One queue in the newest snapshot. Times are milliseconds since 1970; null: unknown."""
+    """A queue in the newest snapshot. Times are milliseconds since 1970; null: unknown."""
 
     library: str
     version: str
@@ -90,7 +90,7 @@ class QueuePage(Schema):
 
 
 class QueueDetail(QueueRow):
-    """One queue and the features of its library."""
+    """A queue and the features of its library."""
 
     taken_at: int
     stale: str | None

@@ -38,7 +38,7 @@ class ScannerPauseInfo(Schema):
 
 
 class ScanRunInfo(Schema):
-    """One stored run: requested, changing, failed, or of a scanner that runs rarely."""
+    """A stored run: requested, changing, failed, or of a scanner that runs rarely."""
 
     id: int
     scanner: ScannerKind
@@ -128,7 +128,7 @@ class ScanRuns(Schema):
 
 
 class ScanFindInfo(Schema):
-    """One job matched by a run, or the queue itself if job is empty."""
+    """A job matched by a run, or the queue itself if job is empty."""
 
     queue: QueueName
     job: str

@@ -154,7 +154,7 @@ class StrayProcess(Schema):
 
 
 class ServerPoint(Schema):
-    """One point of a chart; all null: no measurement."""
+    """A point of a chart; all null: no measurement."""
 
     at: int
     cpu_raw: float | None
@@ -169,7 +169,7 @@ class ServerPoint(Schema):
 
 
 class ServerDetail(ServerRow):
-    """One server with its processes."""
+    """A server with its processes."""
 
     processes: list[WorkerProcess]
     stray_processes: list[StrayProcess]

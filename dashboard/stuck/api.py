@@ -25,7 +25,7 @@ SERVER_LIMIT = 300  # characters; an id from the configuration has 128, a host n
 
 
 class StuckJobDetail(JobName):
-    """One stuck job."""
+    """A stuck job."""
 
     name: str
     since: int = Field(description="Since when it is stuck. For a lost worker: since the loss was first seen.")

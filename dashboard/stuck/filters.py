@@ -75,7 +75,7 @@ class StuckCount:
 
 @dataclass(frozen=True, slots=True)
 class StuckFilterField:
-    """One select of the filter."""
+    """A select of the filter."""
 
     name: str
     label: str

@@ -23,7 +23,7 @@ _UNKNOWN = "–"
 
 @dataclass(frozen=True, slots=True)
 class TuningSettingRow:
-    """One setting. `is_changed`: the proposed value is another."""
+    """A setting. `is_changed`: the proposed value is another."""
 
     name: str
     now: str
@@ -36,7 +36,7 @@ class TuningSettingRow:
 
 @dataclass(frozen=True, slots=True)
 class WorkerTuningCard:
-    """One kind of worker. `code`: options that only the author of the worker can set, in its code."""
+    """A kind of worker. `code`: options that only the author of the worker can set, in its code."""
 
     outlook: WorkerAssessment
     picture: RecoveryChart
@@ -46,7 +46,7 @@ class WorkerTuningCard:
 
 @dataclass(frozen=True, slots=True)
 class QueueTuningLine:
-    """One running queue, in words. `foretold` and `measured` are two lines each, the second one small."""
+    """A running queue, in words. `foretold` and `measured` are two lines each, the second one small."""
 
     seen: ObservedQueue
     lock: str

@@ -28,7 +28,7 @@ class RecoveryChartMark:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryChartLane:
-    """One row of bars. `words` say the same to those who do not see it."""
+    """A row of bars. `words` say the same to those who do not see it."""
 
     title: str
     words: str

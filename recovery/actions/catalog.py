@@ -22,7 +22,7 @@ _RELEASABLE = frozenset({VerdictKind.LATE, VerdictKind.WORKER_LOST})
 
 @dataclass(frozen=True, slots=True)
 class ActionSpec:
-    """One action. `states`: of the jobs it is for; empty: any."""
+    """An action. `states`: of the jobs it is for; empty: any."""
 
     act: Action
     label: str  # on a button

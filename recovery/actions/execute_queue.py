@@ -30,7 +30,7 @@ STEPS = 20  # taken within one request: 10,000 jobs, some seconds; more is for a
 
 @dataclass(frozen=True, slots=True)
 class SweepStep:
-    """One bounded step of a clean or a drain, with its own entries in the audit."""
+    """A bounded step of a clean or a drain, with its own entries in the audit."""
 
     result: JobResult
     removed: int = 0

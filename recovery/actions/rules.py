@@ -80,7 +80,7 @@ class _Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ActionCandidate:
-    """One job that is to be judged. `row` None: it is gone. `seen` None: it was not shown before."""
+    """A job that is to be judged. `row` None: it is gone. `seen` None: it was not shown before."""
 
     id: str
     row: JobRow | None

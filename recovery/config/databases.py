@@ -19,7 +19,7 @@ class Engine(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """One SQL database: a deployment whose queues are job tables. `path` is the file of a SQLite database, absolute."""
+    """A SQL database: a deployment whose queues are job tables. `path` is the file of a SQLite database, absolute."""
 
     name: str
     label: str

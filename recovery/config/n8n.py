@@ -37,7 +37,7 @@ _ONLY_POSTGRESQL = (
 
 @dataclass(frozen=True, slots=True)
 class N8nInstallation:
-    """One installation of n8n. `database` names a [[databases]]; "": nothing is known of its executions."""
+    """An installation of n8n. `database` names a [[databases]]; "": nothing is known of its executions."""
 
     name: str
     queue: QueueRef

@@ -22,7 +22,7 @@ _MATCHERS = re.compile(f"{_MATCHER}(?:,{_MATCHER})*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """One server. Either its own exporter is read, or it is `instance` in Prometheus. `disk`: where it is mounted."""
+    """A server. Either its own exporter is read, or it is `instance` in Prometheus. `disk`: where it is mounted."""
 
     id: str
     exporter: HttpEndpoint | None = None

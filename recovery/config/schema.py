@@ -21,7 +21,7 @@ class SettingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One key of the TOML file. `low` and `high` bound numbers."""
+    """A key of the TOML file. `low` and `high` bound numbers."""
 
     name: str
     kind: SettingKind = SettingKind.TEXT

@@ -69,7 +69,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """One place where queues live. `nodes` are its servers; with Sentinel they are the sentinels."""
+    """A place where queues live. `nodes` are its servers; with Sentinel they are the sentinels."""
 
     name: str
     label: str

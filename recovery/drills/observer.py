@@ -19,7 +19,7 @@ LOOKED_INTO = (JobState.WAITING, JobState.PAUSED, JobState.PRIORITIZED)
 
 @dataclass(frozen=True, slots=True)
 class DrillObservation:
-    """One reading. `at`: seconds of the monotonic clock, after the answer. `is_connected` and `is_marked` None: not
+    """A reading. `at`: seconds of the monotonic clock, after the answer. `is_connected` and `is_marked` None: not
     known.
     """
 

@@ -32,7 +32,7 @@ _TOO_SHORT = "The job finished before its worker was to be stopped."
 
 
 class RoundRunner:
-    """One round. To be called from the thread that started the workers."""
+    """A round. To be called from the thread that started the workers."""
 
     def __init__(self, plan: DrillPlan, crew: DrillWorkers, watcher: DrillObserver, *, rest: Rest, note: Note) -> None:
         self._plan = plan

@@ -37,7 +37,7 @@ class DrillWorkerNotStarted(UnstallError):
 
 @dataclass(frozen=True, slots=True)
 class DrillWorkerEvent:
-    """One event of a worker process, with the time when it arrived (seconds of the monotonic clock)."""
+    """An event of a worker process, with the time when it arrived (seconds of the monotonic clock)."""
 
     at: float
     who: str
@@ -50,7 +50,7 @@ class DrillWorkerEvent:
 
 @dataclass(frozen=True, slots=True)
 class DrillWorker:
-    """One running worker. `connection` None: it could not find out its own client id."""
+    """A running worker. `connection` None: it could not find out its own client id."""
 
     name: str
     child: Child

@@ -23,7 +23,7 @@ _DIRECTORY = os.O_DIRECTORY
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """One process at one moment. `started` tells it from an earlier one with the same pid."""
+    """A process at one moment. `started` tells it from an earlier one with the same pid."""
 
     pid: int
     name: str

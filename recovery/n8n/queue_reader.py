@@ -37,7 +37,7 @@ class N8nWorkers:
 
 @dataclass(frozen=True, slots=True)
 class N8nQueueReading:
-    """One reading of all jobs."""
+    """A reading of all jobs."""
 
     claims: N8nJobs
     paused: frozenset[QueueRef]

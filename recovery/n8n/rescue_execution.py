@@ -40,7 +40,7 @@ _RESTORED = "Its data was restored from the copy."
 
 @dataclass(frozen=True, slots=True)
 class RescueTarget:
-    """One installation and its database."""
+    """An installation and its database."""
 
     n8n: N8nInstallation
     wire: SqlClient

@@ -61,7 +61,7 @@ AT_TERM_START = frozenset({ScannerKind.ORPHAN_WATCH, ScannerKind.STARTUP_SWEEP})
 
 @dataclass(frozen=True, slots=True)
 class PlanEntry:
-    """One scanner or task of a plan. `run` takes the time in milliseconds."""
+    """A scanner or task of a plan. `run` takes the time in milliseconds."""
 
     name: str
     every: float  # seconds

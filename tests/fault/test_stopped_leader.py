@@ -38,17 +38,17 @@ LEASE = 2.0  # seconds, of these schedulers
 GOES_ON_WITHIN = 2.0  # seconds after another leads
 FOLLOWS = "on standby: "  # said when nothing of its term is left
 # Where it stops, and how often it passed there before: a chunk is read, written down, sent, concluded.
-BEFORE_THE_SCRIPT = "jobs._do before 2"
+BEFORE_THE_SCRIPT = "execute_jobs._do before 2"
 PLACES = (
     BEFORE_THE_SCRIPT,
-    "jobs._do behind 2",
-    "audit.write_outcome before 3",
-    "audit.write_intent before 2",
-    "runner.perform_looked before 4",
-    "audit.write_intent behind 1",
-    "audit.write_intent behind 3",
-    "audit.write_outcome behind 2",
-    "runner.perform_looked behind 5",
+    "execute_jobs._do behind 2",
+    "audit_log.write_outcome before 3",
+    "audit_log.write_intent before 2",
+    "runner.perform_prechecked before 4",
+    "audit_log.write_intent behind 1",
+    "audit_log.write_intent behind 3",
+    "audit_log.write_outcome behind 2",
+    "runner.perform_prechecked behind 5",
     "anywhere",
 )
 pytestmark = [pytest.mark.timeout(300), pytest.mark.django_db]
@@ -90,7 +90,7 @@ def guard(module, name):
         return came_to
     setattr(module, name, guarded)
 
-for module, name in ((execute_jobs, "_do"), (runner, "perform_looked"),
+for module, name in ((execute_jobs, "_do"), (runner, "perform_prechecked"),
                      (audit_log, "write_intent"), (audit_log, "write_outcome"), (audit_log, "_settle")):
     guard(module, name)
 from recovery.config import current
@@ -222,7 +222,7 @@ def test_a_leader_that_was_stopped_past_its_term_does_nothing_twice(pair: Pair) 
 def test_a_run_whose_leader_was_killed_goes_on_as_soon_as_another_leads(pair: Pair) -> None:
     ids = [f"k-{at}" for at in range(JOBS)]
     pair.queue.failed(*ids)
-    pair.set_trap("jobs._do behind 2")
+    pair.set_trap("execute_jobs._do behind 2")
     run = pair.order()
     former = _found(until(pair.caught, PATIENCE, "one of them is in the midst of it"))
     former.send(signal.SIGKILL)
@@ -235,7 +235,7 @@ def test_a_run_whose_leader_was_killed_goes_on_as_soon_as_another_leads(pair: Pa
 @pytest.mark.parametrize("pair", ["postgresql"], indirect=True)
 def test_one_that_was_stopped_with_the_end_of_the_audit_in_its_hands_holds_nobody_up(pair: Pair) -> None:
     """PostgreSQL takes the lock from it. SQLite cannot: there nobody leads until it goes on or is ended."""
-    for number, place in enumerate(("audit._settle before 2", "audit._settle behind 3")):
+    for number, place in enumerate(("audit_log._settle before 2", "audit_log._settle behind 3")):
         _round(pair, number, place)
 
 

@@ -198,7 +198,7 @@ def folders() -> set[str]:
         for package in ("recovery", "dashboard")
         for path in (ROOT / package).rglob("*.py")
     }
-    ends = ("/commands", "/checkup", "/lua")
+    ends = ("/commands", "/lua")
     return {name for name in found if not name.endswith(ends)} - _INSIDE
 
 

@@ -10,9 +10,18 @@ import sys
 
 from unstall_client import AuthenticatedClient
 from unstall_client.api.actions import actions_act
-from unstall_client.api.orphans import orphans_orphans
+from unstall_client.api.orphans import stuck_orphans
 from unstall_client.api.queues import queues_queues
-from unstall_client.models import Act, ActionOrder, ActionResults, JobWish, Kind, OrphanPage, QueuePage, Seen
+from unstall_client.models import (
+    Action,
+    ActionJob,
+    ActionOrder,
+    ActionResults,
+    JobPrecondition,
+    OrphanPage,
+    QueuePage,
+    VerdictKind,
+)
 
 url, name = sys.argv[1:]
 client = AuthenticatedClient(base_url=url, token=os.environ["TOKEN"])
@@ -21,13 +30,13 @@ queues = queues_queues.sync(client=client)
 assert isinstance(queues, QueuePage)
 assert name in [f"{queue.deployment}/{queue.id}" for queue in queues.queues]
 
-found = orphans_orphans.sync(client=client, queue=name, verdict=Kind.ABANDONED)
+found = stuck_orphans.sync(client=client, queue=name, verdict=VerdictKind.ABANDONED)
 assert isinstance(found, OrphanPage)
 (orphan,) = found.orphans
-assert isinstance(orphan.seen, Seen)
+assert isinstance(orphan.seen, JobPrecondition)
 
 order = ActionOrder(
-    act=Act.REQUEUE, queue=name, jobs=[JobWish(id=orphan.id, seen=orphan.seen)], reason="its worker died"
+    act=Action.REQUEUE, queue=name, jobs=[ActionJob(id=orphan.id, seen=orphan.seen)], reason="its worker died"
 )
 for _ in range(2):
     done = actions_act.sync(client=client, body=order)

@@ -29,7 +29,7 @@ Number = Annotated[int, Path(ge=1, le=LARGEST)]
 
 
 class BulkOrder(Schema):
-    """One action on listed jobs, or on all jobs of a state or verdict. Clean and drain find their own jobs."""
+    """An action on listed jobs, or on all jobs of a state or verdict. Clean and drain find their own jobs."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -97,7 +97,7 @@ class BulkRuns(Schema):
 
 
 class BulkResult(Schema):
-    """One job of a run."""
+    """A job of a run."""
 
     job: str
     label: str

@@ -61,7 +61,7 @@ class JobPrecondition(Schema):
 
 
 class JobLine(JobName):
-    """One job of a list. Times are milliseconds since 1970; null: not there, or not known."""
+    """A job of a list. Times are milliseconds since 1970; null: not there, or not known."""
 
     name: str
     state: str
@@ -136,7 +136,7 @@ class PayloadText(Schema):
 
 
 class JobDetail(JobLine):
-    """One job with its payloads. Payloads are cut at 64 KB unless `whole` is set."""
+    """A job with its payloads. Payloads are cut at 64 KB unless `whole` is set."""
 
     is_redacted: bool = Field(description="true: payload values or secrets in texts are hidden.")
     revealed: list[RevealedPart] = Field(description="Parts with revealed values.")

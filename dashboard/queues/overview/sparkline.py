@@ -28,7 +28,7 @@ class Sparkline:
 
 @dataclass(frozen=True, slots=True)
 class StateBarPart:
-    """One state of the stacked bar."""
+    """A state of the stacked bar."""
 
     state: str
     x: int

@@ -51,7 +51,7 @@ class PolicyOrigin(Schema):
 
 
 class PolicyValue(PolicyOrigin):
-    """One value that is set."""
+    """A value that is set."""
 
     path: list[str]
 
@@ -78,7 +78,7 @@ class EffectivePolicy(Schema):
 
 
 class PolicyQuery(Schema):
-    """One queue, a deployment, or all queues."""
+    """A queue, a deployment, or all queues."""
 
     queue: str = Field(default="", max_length=NAME_LIMIT, pattern=OPTIONAL_QUEUE, description=_QUEUE)
     deployment: str = Field(default="", max_length=64, description=_DEPLOYMENT)

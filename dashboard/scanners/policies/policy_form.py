@@ -29,7 +29,7 @@ _ABOUT = {
 
 @dataclass(frozen=True, slots=True)
 class PolicyInput:
-    """One field of the form. `without`: what applies when it is left empty."""
+    """A field of the form. `without`: what applies when it is left empty."""
 
     name: str
     label: str
@@ -55,7 +55,7 @@ class ScannerPolicyFields:
 
 @dataclass(frozen=True, slots=True)
 class BackoffLine:
-    """One line of the backoff table."""
+    """A line of the backoff table."""
 
     number: int
     inputs: tuple[PolicyInput, ...]

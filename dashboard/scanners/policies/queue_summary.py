@@ -31,7 +31,7 @@ _DEFAULTS = Thresholds()
 
 @dataclass(frozen=True, slots=True)
 class QueueSetting:
-    """One setting. `note` says what it is for; `is_set`: it is configured."""
+    """A setting. `note` says what it is for; `is_set`: it is configured."""
 
     name: str
     value: str
@@ -42,7 +42,7 @@ class QueueSetting:
 
 @dataclass(frozen=True, slots=True)
 class QueueActionRule:
-    """One action. `why`: the reason it is not possible here; empty: it is, for `who`."""
+    """An action. `why`: the reason it is not possible here; empty: it is, for `who`."""
 
     label: str
     effect: str

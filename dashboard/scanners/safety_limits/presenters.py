@@ -43,7 +43,7 @@ _RISKS = {
 
 @dataclass(frozen=True, slots=True)
 class SafetyLimitLine:
-    """One safety limit. `state` chooses its colour, `word` is its text."""
+    """A safety limit. `state` chooses its colour, `word` is its text."""
 
     kind: str
     state: str

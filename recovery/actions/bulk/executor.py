@@ -181,7 +181,7 @@ _LISTS = frozenset({JobState.ACTIVE, JobState.WAITING, JobState.PAUSED})
 
 
 class _Place(NamedTuple):
-    """One job of a run. `is_second`: it was tried before, and what came of it was not known."""
+    """A job of a run. `is_second`: it was tried before, and what came of it was not known."""
 
     place: int
     job: str

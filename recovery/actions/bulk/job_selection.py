@@ -63,7 +63,7 @@ class BulkSelection:
 
 @dataclass(frozen=True, slots=True)
 class SelectionPage:
-    """One window of the selected jobs; `next` is "" at the end."""
+    """A window of the selected jobs; `next` is "" at the end."""
 
     rows: tuple[JobRow, ...]
     next: str = ""

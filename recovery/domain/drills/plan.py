@@ -156,7 +156,7 @@ def plan_warnings(plan: DrillPlan) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedStage:
-    """One stage of the prediction, from the signal on."""
+    """A stage of the prediction, from the signal on."""
 
     name: str
     at_least: int

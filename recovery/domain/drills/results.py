@@ -67,7 +67,7 @@ class RoundOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MeasuredStage:
-    """One measured stage of a round: `at` since the signal, `took` since the stage before. None: it was not seen."""
+    """A measured stage of a round: `at` since the signal, `took` since the stage before. None: it was not seen."""
 
     stage: DrillStage
     at: int | None
@@ -79,7 +79,7 @@ class MeasuredStage:
 
 @dataclass(frozen=True, slots=True)
 class DrillRound:
-    """One round. `wait`: how long the job had run when its worker was ended. `says`: a remark, "" for none."""
+    """A round. `wait`: how long the job had run when its worker was ended. `says`: a remark, "" for none."""
 
     number: int
     end: RoundOutcome

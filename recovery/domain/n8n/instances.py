@@ -41,7 +41,7 @@ class InstanceEnding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class N8nInstance:
-    """One process of n8n. `role`: leader or follower of a main, else unset. Times in ms by the clock of Redis."""
+    """A process of n8n. `role`: leader or follower of a main, else unset. Times in ms by the clock of Redis."""
 
     key: str
     type: str
@@ -75,7 +75,7 @@ class EndedInstance:
 
 @dataclass(frozen=True, slots=True)
 class InstanceRegistry:
-    """One reading of the registry. `expired`: ids of members whose key has ended. `unknown`: registrations that this
+    """A reading of the registry. `expired`: ids of members whose key has ended. `unknown`: registrations that this
     version cannot read. `fault`: why it could not be read; then everything else says nothing.
     """
 

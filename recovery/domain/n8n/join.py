@@ -72,7 +72,7 @@ class N8nJobs:
 
 
 class JobExecutionJoin:
-    """One comparison of jobs with executions. A suspect is reported only if a second reading shows it too (`again`)."""
+    """A comparison of jobs with executions. A suspect is reported only if a second reading shows it too (`again`)."""
 
     def __init__(self, claims: N8nJobs, around: ComparisonContext) -> None:
         self.claims = claims

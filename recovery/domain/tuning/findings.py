@@ -40,7 +40,7 @@ class TextEdit:
 
 @dataclass(frozen=True, slots=True)
 class TuningFinding:
-    """One finding. `kind` names the rule. `arithmetic` "": there is none. `edits`: its part of the patch."""
+    """A finding. `kind` names the rule. `arithmetic` "": there is none. `edits`: its part of the patch."""
 
     kind: str
     severity: Severity

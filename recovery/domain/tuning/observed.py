@@ -45,7 +45,7 @@ class ObservedQueue:
 
 @dataclass(frozen=True, slots=True)
 class ObservedStore:
-    """One deployment. `warnings` are its own; `holds_state`: the state store is the same database."""
+    """A deployment. `warnings` are its own; `holds_state`: the state store is the same database."""
 
     name: str
     warnings: tuple[str, ...] = ()

@@ -43,7 +43,7 @@ _AT_LEAST = 0.8  # of n8n's wait: it checks the execution at intervals, each up 
 
 @dataclass(frozen=True, slots=True)
 class PredictedStage:
-    """One stage between the kill and the job's next run, in seconds."""
+    """A stage between the kill and the job's next run, in seconds."""
 
     name: str
     at_least: float

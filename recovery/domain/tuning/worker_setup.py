@@ -1,4 +1,4 @@
-"""One kind of worker as it would run: its timing, and the configured settings that each part of it comes from."""
+"""A kind of worker as it would run: its timing, and the configured settings that each part of it comes from."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TuningOptions:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSetup:
-    """One kind of worker. `version` None: not n8n. `is_assumed`: neither the image nor the person gave a version.
+    """A kind of worker. `version` None: not n8n. `is_assumed`: neither the image nor the person gave a version.
     `given`: the configured setting behind each part of the timing. `odd`: settings whose value is no number.
     """
 

@@ -36,7 +36,7 @@ class TextSpan:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSetting:
-    """One setting. `value` "" with `is_hidden`: its value is not in the files. `place` None: it cannot be edited.
+    """A setting. `value` "" with `is_hidden`: its value is not in the files. `place` None: it cannot be edited.
 
     `renames`: where its name stands.
     """
@@ -75,7 +75,7 @@ class SpotNodes:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One container. `grace` None: not configured, and `default_grace` holds; None too: the grace period is unknown.
+    """A container. `grace` None: not configured, and `default_grace` holds; None too: the grace period is unknown.
 
     `pre_stop` None: a hook of unknown length runs. `is_probed` None: unknown.
     """

@@ -22,7 +22,7 @@ class FileTruncated(Exception):
 
 @dataclass(slots=True)
 class FileTail:
-    """One followed file. `path` is where it is now. `place` is the position in the store, or to be written next."""
+    """A followed file. `path` is where it is now. `place` is the position in the store, or to be written next."""
 
     kind: str
     id: FileIdentity

@@ -32,8 +32,8 @@ from recovery.domain.queues.time_series import (
 from recovery.domain.queues.types import LibraryVersion, QueueLibrary
 from recovery.errors import UnstallError
 from recovery.reads.queues import finished_jobs
+from recovery.reads.queues.fail_fast_client import fail_fast_client
 from recovery.stores.redis import redis_errors
-from recovery.stores.redis.fail_fast import fail_fast_wire
 from recovery.stores.registry import ConnectionRegistry, registry
 from recovery.stores.state import state_keys
 
@@ -124,7 +124,7 @@ class _Past:
     def library(self) -> list[FinishedTally]:
         try:
             found = reader(self._flavour).metrics(
-                fail_fast_wire(self._stores.wire(self._ref.deployment)),
+                fail_fast_client(self._stores.wire(self._ref.deployment)),
                 self._ref,
                 self._now,
                 minutes=self._now // MINUTE - self.window.start,
@@ -143,7 +143,7 @@ class _Past:
             return filled
         spans = [self.window.span(index) for index in gaps]
         try:
-            replies = fail_fast_wire(self._stores.wire(self._ref.deployment)).call(
+            replies = fail_fast_client(self._stores.wire(self._ref.deployment)).call(
                 list(finished_jobs.plan(self._ref, spans))
             )
         except UnstallError as error:

@@ -13,8 +13,8 @@ from recovery.domain.jobs import JobRow, JobRowPage, JobState, SchedulerRow
 from recovery.domain.queues.types import LibraryVersion, QueueLibrary, QueueSample, Snapshot, Worker
 from recovery.errors import QueueMissing
 from recovery.n8n import action_targets
+from recovery.reads.queues.fail_fast_client import fail_fast_client
 from recovery.reads.stuck import table_verdicts
-from recovery.stores.redis.fail_fast import fail_fast_wire
 from recovery.stores.registry import registry
 from recovery.stores.sql.sql_client import SqlClient
 from recovery.stores.state.shared_read import identities, windows
@@ -35,7 +35,7 @@ class Queue:
 
     @property
     def wire(self) -> CommandClient:
-        return fail_fast_wire(registry().wire(self.ref.deployment))
+        return fail_fast_client(registry().wire(self.ref.deployment))
 
     @property
     def reader(self) -> QueueReader:
@@ -65,7 +65,7 @@ def locate(ref: QueueRef, snapshot: Snapshot | None) -> Queue:
     place = registry().wire(ref.deployment)
     if isinstance(place, SqlClient):
         return Queue(ref, table_verdicts.flavour(place, place.table(ref.base)))
-    wire = fail_fast_wire(place)
+    wire = fail_fast_client(place)
     found = windows.get(("flavour", ref), lambda: identify(wire, [ref.base], {})[0])
     if found is None:
         raise QueueMissing(f"There is no queue {ref.label} in the deployment {ref.deployment}.")

@@ -16,8 +16,8 @@ from recovery.domain.identifiers import encode_name
 from recovery.domain.jobs import JobRow, JobSearchSlice, JobState
 from recovery.errors import Missing, StoreError
 from recovery.reads.queues import job_details, job_lists
+from recovery.reads.queues.fail_fast_client import fail_fast_client
 from recovery.reads.queues.job_lists import Queue
-from recovery.stores.redis.fail_fast import fail_fast_wire
 from recovery.stores.registry import registry
 from recovery.stores.sql.sql_client import SqlClient
 from recovery.stores.state.shared_read import windows
@@ -112,7 +112,7 @@ def _having(id: str, deployment: str, queues: list[Queue]) -> _Having | StoreErr
     wire = registry().wire(deployment)
     if isinstance(wire, SqlClient):
         return _having_rows(id, queues)
-    keys, spare = tuple(encode_name(f"{queue.ref.base}:{id}") for queue in queues), fail_fast_wire(wire)
+    keys, spare = tuple(encode_name(f"{queue.ref.base}:{id}") for queue in queues), fail_fast_client(wire)
     try:
         found = windows.get(("exists", deployment, keys), lambda: spare.call([("EXISTS", key) for key in keys]))
     except StoreError as error:

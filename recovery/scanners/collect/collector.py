@@ -127,7 +127,7 @@ class Collector:
 
 
 class _Desk:
-    """One deployment in the collector: its sampler, and the read that is under way."""
+    """A deployment in the collector: its sampler, and the read that is under way."""
 
     def __init__(self, watch: DeploymentSampler | TableSampler) -> None:
         self._watch = watch

@@ -45,7 +45,7 @@ _NOTHING: dict[bytes, Any] = {
 
 @dataclass(slots=True)
 class QueueReadPlan:
-    """One queue between two ticks: the commands to be sent next, and the last answers."""
+    """A queue between two ticks: the commands to be sent next, and the last answers."""
 
     known: KnownQueue
     reader: QueueReader

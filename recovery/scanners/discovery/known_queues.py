@@ -22,7 +22,7 @@ _FRESH = 5 * 60_000  # ms that a remembered "last seen" may lag: not worth a wri
 
 @dataclass(frozen=True, slots=True)
 class KnownQueue:
-    """One queue as discovery last saw it."""
+    """A queue as discovery last saw it."""
 
     ref: QueueRef
     flavour: LibraryVersion

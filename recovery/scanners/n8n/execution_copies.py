@@ -116,7 +116,7 @@ class _Jobs:
 
 
 class _Look:
-    """One pass over one n8n installation."""
+    """A pass over one n8n installation."""
 
     def __init__(self, registry: ConnectionRegistry, n8n: N8nInstallation, now: int, jobs: _Jobs) -> None:
         self._n8n, self._now, self._jobs = n8n, now, jobs

@@ -39,7 +39,7 @@ Refusal = Callable[[str, int, Mapping[str, str], bytes], StoreError]  # target, 
 
 @dataclass(frozen=True, slots=True)
 class HttpGetRequest:
-    """One GET. `path` is put behind the endpoint's own, `more` are headers of its own."""
+    """A GET. `path` is put behind the endpoint's own, `more` are headers of its own."""
 
     endpoint: HttpEndpoint
     path: str = ""
@@ -154,7 +154,7 @@ class HttpPool:
 
 
 class _Connection:
-    """One connection at a time to one address, made when it is needed."""
+    """A connection at a time to one address, made when it is needed."""
 
     def __init__(self, ca: str) -> None:
         self.network = _Network()

@@ -26,7 +26,7 @@ _REDIRECTS = (redis.exceptions.MovedError, redis.exceptions.AskError)
 
 
 class _Round(NamedTuple):
-    """One attempt: the replies so far, which commands are to be sent again, and what stopped them."""
+    """An attempt: the replies so far, which commands are to be sent again, and what stopped them."""
 
     replies: list[Any]
     again: list[int]

@@ -1,4 +1,4 @@
-"""One connection to one server: connects, logs in, sends bytes, and lets hiredis parse what comes back.
+"""A connection to one server: connects, logs in, sends bytes, and lets hiredis parse what comes back.
 
 We connect ourselves and not through redis-py, because every step stands under one deadline: resolving the name,
 connecting, TLS, the login, the first answer. A server that accepts and stays silent costs that long and no more.

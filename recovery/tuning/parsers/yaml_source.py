@@ -1,4 +1,4 @@
-"""One YAML file while it is parsed: its lines, its budget, and settings with their place in the text."""
+"""A YAML file while it is parsed: its lines, its budget, and settings with their place in the text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|h|m|s)")
 
 @dataclass(slots=True)
 class YamlSource:
-    """One YAML file. `lines`: the text split at LF; a text with other line breaks of YAML gets no patch."""
+    """A YAML file. `lines`: the text split at LF; a text with other line breaks of YAML gets no patch."""
 
     name: str
     text: str

@@ -22,12 +22,12 @@ LIFE = 1.0  # seconds: as long as an answer is shared, and well below the next r
 _failures: WeakKeyDictionary[StoreClient, tuple[float, StoreError]] = WeakKeyDictionary()
 
 
-def fail_fast_wire(wire: StoreClient) -> base.CommandClient:
+def fail_fast_client(wire: StoreClient) -> base.CommandClient:
     """Returns the wire that pages use; a SQL database fails fast by itself."""
-    return wire if isinstance(wire, SqlClient) else FailFastWire(wire)
+    return wire if isinstance(wire, SqlClient) else FailFastClient(wire)
 
 
-class FailFastWire:
+class FailFastClient:
     """Wire that fails fast after a failure. Threads may race here: at worst two of them wait for the same store."""
 
     __slots__ = ("_wire",)
