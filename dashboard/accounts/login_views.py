@@ -44,7 +44,7 @@ PENDING_SECONDS = 300
 
 
 class LoginPage(LoginView):
-    template_name = "access/login.html"
+    template_name = "accounts/login/login.html"
     authentication_form = LoginForm
     redirect_authenticated_user = True
 
@@ -83,10 +83,10 @@ def welcome(request: HttpRequest, token: str) -> HttpResponse:
         form = WelcomeForm(request.POST or None, user=link.user)
         if not form.is_valid():
             status = 422 if form.is_bound else 200
-            return render(request, "access/welcome.html", {"form": form, "person": link.user}, status=status)
+            return render(request, "accounts/login/welcome.html", {"form": form, "person": link.user}, status=status)
         user = invitations.accept(token, **form.cleaned_data)
     except invitations.LinkSpent:
-        return render(request, "access/spent.html", status=404)
+        return render(request, "accounts/login/spent.html", status=404)
     return _sign_in(request, user, reverse(settings.LOGIN_REDIRECT_URL), "By a one-time link.")
 
 
@@ -129,7 +129,7 @@ def code(request: HttpRequest) -> HttpResponse:
         begun = tuple(one.kind for one in login_limits.count([bucket]))
         failed_logins.add(login_limits.address_of(request), user.username, "code", begun)
         form.add_error("code", "This code is wrong or was already used.")
-    return render(request, "access/code.html", {"form": form}, status=422 if form.is_bound else 200)
+    return render(request, "accounts/login/code.html", {"form": form}, status=422 if form.is_bound else 200)
 
 
 def _pending(request: HttpRequest) -> User | None:
@@ -157,7 +157,7 @@ def password(request: HttpRequest) -> HttpResponse:
         return redirect("password")
     if not request.user.is_authenticated:
         return redirect("login")
-    return render(request, "access/password.html", {"form": form}, status=422 if form.is_bound else 200)
+    return render(request, "accounts/login/password.html", {"form": form}, status=422 if form.is_bound else 200)
 
 
 @hashes_password
@@ -176,7 +176,7 @@ def password_again(request: HttpRequest) -> HttpResponse:
         return redirect("login")
     minutes = reauthentication.RECENT_SECONDS // 60
     context = {"form": form, "next": _place(request), "minutes": minutes}
-    return render(request, "access/password-again.html", context, status=422 if form.is_bound else 200)
+    return render(request, "accounts/login/password-again.html", context, status=422 if form.is_bound else 200)
 
 
 def _checked(request: HttpRequest, form: ConfirmPasswordForm | OwnPasswordForm) -> bool:

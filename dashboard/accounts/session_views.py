@@ -72,7 +72,7 @@ def _page(request: HttpRequest, found: QuerySet[LoginSession], *, is_of_all: boo
         "own": digest(request.session.session_key or ""),
         "may_see_all": allows(request.user, UserRole.ADMIN),
     }
-    return render(request, "sessions/page.html", context)
+    return render(request, "accounts/sessions/page.html", context)
 
 
 def _note(request: HttpRequest, person: User, count: int) -> None:

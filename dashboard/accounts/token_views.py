@@ -80,4 +80,4 @@ def _page(request: HttpRequest, *, status: int = 200, **shown: object) -> HttpRe
     """Renders the list, with usable tokens first."""
     known = MachineToken.objects.select_related("created_by").order_by(F("revoked_at").desc(nulls_first=True), "name")
     context = {"tokens": known[:LIMIT], "scopes": list(TokenScope), "form": TokenForm(), **shown}
-    return render(request, "tokens/tokens.html", context, status=status)
+    return render(request, "accounts/tokens/tokens.html", context, status=status)

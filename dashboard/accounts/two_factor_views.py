@@ -27,7 +27,7 @@ _SEED = "two_factor_seed"  # in the session: seed of the QR code, until a first 
 def page(request: HttpRequest) -> HttpResponse:
     user = cast(User, request.user)
     if two_factor.is_on(user):
-        return render(request, "two-factor/page.html", {"left": two_factor.codes_left(user)})
+        return render(request, "accounts/two-factor/page.html", {"left": two_factor.codes_left(user)})
     seed = request.session.setdefault(_SEED, two_factor.new_seed())
     form = CodeForm(request.POST or None)
     form.fields["code"].help_text = f"Enter the {two_factor.DIGITS} digits that your authenticator app shows."
@@ -42,7 +42,7 @@ def page(request: HttpRequest) -> HttpResponse:
         "qr": two_factor.qr_code(address),
         "secret": two_factor.secret_of(seed),
     }
-    return render(request, "two-factor/enrol.html", context, status=422 if form.is_bound else 200)
+    return render(request, "accounts/two-factor/enrol.html", context, status=422 if form.is_bound else 200)
 
 
 @require_POST
@@ -54,7 +54,7 @@ def new_codes(request: HttpRequest) -> HttpResponse:
     with transaction.atomic():
         codes = two_factor.new_recovery_codes(user)
         audit_log.note(actors.actor_from_request(request), "new recovery codes")
-    return render(request, "two-factor/codes.html", {"codes": codes}, status=201)
+    return render(request, "accounts/two-factor/codes.html", {"codes": codes}, status=201)
 
 
 @require_POST
@@ -72,4 +72,4 @@ def _turned_on(request: HttpRequest, user: User, seed: str, step: int) -> HttpRe
         codes = two_factor.turn_on(user, seed, step)
         audit_log.note(actors.actor_from_request(request), "two-factor on")
     del request.session[_SEED]
-    return render(request, "two-factor/codes.html", {"codes": codes, "is_new": True}, status=201)
+    return render(request, "accounts/two-factor/codes.html", {"codes": codes, "is_new": True}, status=201)

@@ -111,4 +111,4 @@ def _note(request: HttpRequest, act: str, person: User, **facts: object) -> None
 def _page(request: HttpRequest, *, status: int = 200, **shown: object) -> HttpResponse:
     people_known = User.objects.order_by("-is_active", "username")[:LIMIT]
     context = {"people": people_known, "roles": list(UserRole), "form": PersonForm(), **shown}
-    return render(request, "users/users.html", context, status=status)
+    return render(request, "accounts/users/users.html", context, status=status)

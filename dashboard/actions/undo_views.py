@@ -38,12 +38,12 @@ def restore(request: HttpRequest, number: int) -> HttpResponse:
     told = action_results.result_message(Action.RESTORE, [(order, result) for result in results])
     back = reverse("audit-entry", args=[number])
     if not request.headers.get("HX-Request"):
-        return render(request, "act/outcome.html", {"outcome": told, "back": back})
+        return render(request, "actions/outcome.html", {"outcome": told, "back": back})
     if told.is_plain:
         response = HttpResponse(status=204)
         response["HX-Trigger"] = json.dumps({"unstall:acted": None, "unstall:toast": told.toast})
         return response
-    return render(request, "act/_done.html", {"outcome": told, "back": back})
+    return render(request, "actions/_done.html", {"outcome": told, "back": back})
 
 
 def _ask(request: HttpRequest, number: int, wrong: str = "") -> HttpResponse:
@@ -58,5 +58,5 @@ def _ask(request: HttpRequest, number: int, wrong: str = "") -> HttpResponse:
         "back": reverse("audit-entry", args=[number]),
     }
     is_dialog = "HX-Request" in request.headers
-    template = "act/_restore.html" if is_dialog else "act/restore.html"
+    template = "actions/_restore.html" if is_dialog else "actions/restore.html"
     return render(request, template, context | {"is_page": not is_dialog})

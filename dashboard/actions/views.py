@@ -112,7 +112,7 @@ def _ask(
         "back": back(proposal.wish),
     }
     # A dialog with errors has status 200 too, because htmx shows only such responses.
-    response = render(request, "act/_dialog.html" if _is_dialog(request) else "act/page.html", context)
+    response = render(request, "actions/_dialog.html" if _is_dialog(request) else "actions/page.html", context)
     response["HX-Push-Url"] = "false"  # the dialog's URL does not belong into the browser history
     return response
 
@@ -123,12 +123,12 @@ def _told(request: HttpRequest, proposal: ActionPreview, outcome: action_results
         return redirect("bulk", outcome.runs[0].pk)
     context: dict[str, Any] = {"outcome": outcome, "back": back(proposal.wish)}
     if not _is_dialog(request):
-        return render(request, "act/outcome.html", context)
+        return render(request, "actions/outcome.html", context)
     if outcome.is_plain:
         response = HttpResponse(status=204)
         response["HX-Trigger"] = json.dumps({"unstall:acted": None, "unstall:toast": outcome.toast})
         return response
-    return render(request, "act/_done.html", context)
+    return render(request, "actions/_done.html", context)
 
 
 def back(wish: ActionRequest) -> str:

@@ -13,7 +13,7 @@ from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 from recovery.actions.audit.audit_log import REASON_LIMIT
 
 NO_REASON = "Enter a reason. It is recorded in the audit log."
-_DIALOG, _PAGE = "dialogs/_dialog.html", "dialogs/page.html"
+_DIALOG, _PAGE = "base/dialogs/_dialog.html", "base/dialogs/page.html"
 
 
 def ask(request: HttpRequest, form: str, title: str, context: dict[str, Any], *, about: str = "") -> HttpResponse:

@@ -11,7 +11,7 @@ from dashboard.base import documents
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
-    return render(request, "documents/index.html", {"names": sorted(documents.names())})
+    return render(request, "base/documents/index.html", {"names": sorted(documents.names())})
 
 
 @require_safe
@@ -20,4 +20,4 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
         blocks = documents.document(name)
     except KeyError:
         raise Http404("Document not found.") from None
-    return render(request, "documents/page.html", {"name": name, "blocks": blocks})
+    return render(request, "base/documents/page.html", {"name": name, "blocks": blocks})

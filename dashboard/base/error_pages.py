@@ -183,11 +183,11 @@ def render_error(request: HttpRequest, fault: ErrorPage, *, bare: bool = False) 
     if error_responses.is_api_request(request):
         return error_responses.site_error(fault.status, f"{fault.title}. {fault.text}".strip(), fault.advice)
     if request.headers.get("HX-Request"):
-        response = render(None, "errors/_fault.html", {"fault": fault}, status=fault.status)
+        response = render(None, "base/errors/_fault.html", {"fault": fault}, status=fault.status)
         response["HX-Retarget"], response["HX-Reswap"] = _TARGET, "innerHTML"
         return response
     if request.accepts("text/html"):
-        page = "errors/bare.html" if bare else "errors/fault.html"
+        page = "base/errors/bare.html" if bare else "base/errors/fault.html"
         return render(None if bare else request, page, {"fault": fault}, status=fault.status)
     return HttpResponse(
         f"{fault.title}. {fault.text}\n".encode(), content_type="text/plain; charset=utf-8", status=fault.status

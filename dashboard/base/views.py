@@ -9,4 +9,4 @@ from django.views.decorators.http import require_safe
 
 @require_safe
 def banner(request: HttpRequest) -> HttpResponse:
-    return render(request, "frame/_banner.html")
+    return render(request, "base/frame/_banner.html")

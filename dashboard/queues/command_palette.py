@@ -35,7 +35,11 @@ def palette(request: HttpRequest) -> HttpResponse:
     query = request.GET.get("q", "").strip()[:QUERY_LIMIT]
     queues, more = _queues(query)
     context = {"query": query, "hits": (*queues, *_pages(request, query), *_job(query)), "more": more}
-    return render(request, "palette/_hits.html" if "HX-Request" in request.headers else "palette/palette.html", context)
+    return render(
+        request,
+        "queues/palette/_hits.html" if "HX-Request" in request.headers else "queues/palette/palette.html",
+        context,
+    )
 
 
 def _queues(query: str) -> tuple[list[PaletteHit], int]:

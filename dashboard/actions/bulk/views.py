@@ -35,18 +35,18 @@ _WORDS = {
 
 @require_safe
 def page(request: HttpRequest, pk: int) -> HttpResponse:
-    return render(request, "bulk/page.html", _context(request, pk))
+    return render(request, "actions/bulk/page.html", _context(request, pk))
 
 
 @require_safe
 def progress(request: HttpRequest, pk: int) -> HttpResponse:
-    return render(request, "bulk/_progress.html", _context(request, pk))
+    return render(request, "actions/bulk/_progress.html", _context(request, pk))
 
 
 @require_safe
 def numbers(request: HttpRequest, pk: int) -> HttpResponse:
     """Returns the numbers only, for the dialog that started the run: live updates wait until a dialog is closed."""
-    return render(request, "bulk/_numbers.html", _numbers(runs.progress(pk, _now())))
+    return render(request, "actions/bulk/_numbers.html", _numbers(runs.progress(pk, _now())))
 
 
 @require_POST

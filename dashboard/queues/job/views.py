@@ -49,7 +49,7 @@ class JobTab:
 
     @property
     def fragment(self) -> str:
-        return f"job/_{'payload' if self.name in _PAYLOADS else self.name}.html"
+        return f"queues/job/_{'payload' if self.name in _PAYLOADS else self.name}.html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ _PAYLOADS: dict[str, Callable[[Job], BoundedText]] = {
 def page(request: HttpRequest, deployment: str, base: str, id: str) -> HttpResponse:
     if elsewhere := n8n_buttons.execution_url(QueueRef(deployment, base), id):
         return redirect(elsewhere)
-    return render(request, "job/page.html", _context(request, *_found(request, deployment, base, id)))
+    return render(request, "queues/job/page.html", _context(request, *_found(request, deployment, base, id)))
 
 
 @require_safe
@@ -97,13 +97,13 @@ def page(request: HttpRequest, deployment: str, base: str, id: str) -> HttpRespo
 def life(request: HttpRequest, deployment: str, base: str, id: str) -> HttpResponse:
     """Returns the head and the timeline as a fragment, which the page fetches while the job is not finished."""
     context = _life(request, *_found(request, deployment, base, id))
-    return render(request, "job/_life.html", context | {"is_swap": True})
+    return render(request, "queues/job/_life.html", context | {"is_swap": True})
 
 
 @require_safe
 @heavy("whole")
 def tab(request: HttpRequest, deployment: str, base: str, id: str) -> HttpResponse:
-    return render(request, "job/_tab.html", _context(request, *_found(request, deployment, base, id)))
+    return render(request, "queues/job/_tab.html", _context(request, *_found(request, deployment, base, id)))
 
 
 @heavy("whole")
@@ -117,7 +117,7 @@ def reveal(request: HttpRequest, deployment: str, base: str, id: str) -> HttpRes
     queue, job = _found(request, deployment, base, id)
     number = payload_reveals.record_of_job(actors.actor_from_request(request), job.row.ref, [part])
     context = _context(request, queue, job, PayloadRedactor(frozenset({part}))) | {"revealed": number}
-    return render(request, f"job/{'_tab' if 'HX-Request' in request.headers else 'page'}.html", context)
+    return render(request, f"queues/job/{'_tab' if 'HX-Request' in request.headers else 'page'}.html", context)
 
 
 @require_safe
@@ -137,7 +137,7 @@ def log(request: HttpRequest, deployment: str, base: str, id: str) -> HttpRespon
     if not (found.lines or is_over):
         return HttpResponse(status=204)
     context = {"queue": queue, "row": job.row, "log": found, "first": first, "follows": not is_over}
-    return render(request, "job/_log_lines.html", context)
+    return render(request, "queues/job/_log_lines.html", context)
 
 
 def _number(request: HttpRequest, name: str) -> int:

@@ -52,7 +52,7 @@ def page(request: HttpRequest) -> HttpResponse:
         "snapshot": snapshot,
         "stale": stale,
     }
-    return render(request, "overview/page.html", context)
+    return render(request, "queues/overview/page.html", context)
 
 
 @require_safe
@@ -81,7 +81,7 @@ def _fragment(snapshot: Snapshot, query: OverviewQuery, stale: str) -> SafeStrin
     """Renders the rows, once per snapshot and query for all users. Nothing in it depends on a role."""
     key = ("rows", snapshot.number, snapshot.taken_at, _looked(), query, bool(stale))
     return _fragments.get(
-        key, lambda: render_to_string("overview/_rows.html", {**_rows(snapshot, query), "stale": stale})
+        key, lambda: render_to_string("queues/overview/_rows.html", {**_rows(snapshot, query), "stale": stale})
     )
 
 
@@ -90,7 +90,7 @@ def _summary(snapshot: Snapshot, query: OverviewQuery, stale: str, *, is_swap: b
     return _fragments.get(
         key,
         lambda: render_to_string(
-            "overview/_summary.html",
+            "queues/overview/_summary.html",
             {
                 "overview": view(snapshot, query, stuck_queries.newest_inbox()),
                 "query": query,

@@ -38,10 +38,10 @@ CHARTS_KEPT = 128
 
 _charts = SharedReads(life=CHART_LIFE, kept=CHARTS_KEPT)
 _FRAGMENTS = {
-    JobState.ACTIVE: "queue/_active.html",
-    JobState.COMPLETED: "queue/_completed.html",
-    JobState.FAILED: "queue/_failed.html",
-    JobState.DELAYED: "queue/_delayed.html",
+    JobState.ACTIVE: "queues/queue/_active.html",
+    JobState.COMPLETED: "queues/queue/_completed.html",
+    JobState.FAILED: "queues/queue/_failed.html",
+    JobState.DELAYED: "queues/queue/_delayed.html",
 }
 
 
@@ -57,21 +57,21 @@ class QueueTab:
     @property
     def fragment(self) -> str:
         if self.state is None:
-            return f"queue/_{self.name}.html"
-        return _FRAGMENTS.get(self.state, "queue/_waiting.html")
+            return f"queues/queue/_{self.name}.html"
+        return _FRAGMENTS.get(self.state, "queues/queue/_waiting.html")
 
 
 @require_safe
 def page(request: HttpRequest, deployment: str, base: str) -> HttpResponse:
     if elsewhere := n8n_buttons.execution_url(QueueRef(deployment, base)):
         return redirect(elsewhere)
-    return render(request, "queue/page.html", _context(request, deployment, base))
+    return render(request, "queues/queue/page.html", _context(request, deployment, base))
 
 
 @require_safe
 def tab(request: HttpRequest, deployment: str, base: str) -> HttpResponse:
     """Returns the tab as a fragment, with the head of the page."""
-    return render(request, "queue/_tab.html", _context(request, deployment, base) | {"is_swap": True})
+    return render(request, "queues/queue/_tab.html", _context(request, deployment, base) | {"is_swap": True})
 
 
 @require_safe

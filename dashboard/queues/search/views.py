@@ -69,7 +69,7 @@ def page(request: HttpRequest) -> HttpResponse:
         "examined_limit": search.EXAMINED_LIMIT,
         **(_results(request, asked, snapshot) if asked.term else {}),
     }
-    return render(request, "search/page.html", context)
+    return render(request, "queues/search/page.html", context)
 
 
 @require_safe
@@ -79,7 +79,7 @@ def part(request: HttpRequest) -> HttpResponse:
     asked = SearchRequest.of(request)
     return render(
         request,
-        "search/_slice.html",
+        "queues/search/_slice.html",
         {"asked": asked, **_results(request, asked, state_cache.newest_snapshot()), "is_swap": True},
     )
 

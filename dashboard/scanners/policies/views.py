@@ -45,7 +45,7 @@ def table(request: HttpRequest) -> HttpResponse:
     """Returns the table of /scanners for htmx; a browser that opens the URL is redirected to the whole page."""
     if "HX-Request" not in request.headers:
         return redirect(f"{reverse('scanners')}{_link(*_asked(request))}#policies")
-    return render(request, "policies/_table.html", context(request))
+    return render(request, "scanners/policies/_table.html", context(request))
 
 
 def context(request: HttpRequest) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def _ask(
         "notice": notice,
         "wrong": wrong or {},
     }
-    return dialogs.ask(request, "policies/_form.html", "The policy of", told, about=place.words)
+    return dialogs.ask(request, "scanners/policies/_form.html", "The policy of", told, about=place.words)
 
 
 def _below(place: PolicyTarget) -> ResolvedPolicy:

@@ -62,7 +62,9 @@ def _ask(request: HttpRequest, line: SafetyLimitLine, wrong: dict[str, str] | No
         "back": _back(request),
         "wrong": wrong or {},
     }
-    return dialogs.ask(request, "brakes/_release.html", f"Release: {line.title}", told, about=line.about)
+    return dialogs.ask(
+        request, "scanners/safety_limits/_release.html", f"Release: {line.title}", told, about=line.about
+    )
 
 
 def _back(request: HttpRequest) -> str:
