@@ -51,7 +51,7 @@ OWN_MS = 150.0  # what one act may take without any distance
 SILENCE_S = 60.0  # without a snapshot the run is given up
 SLOW = "answers slowly"  # what is said of a deployment that is late and not down
 DOWN = "does not answer"
-_POLICY = '[policy.orphan_watch]\nmode = "act"\n'
+_POLICY = '[policy.orphan_watch]\nmode = "enabled"\n'
 # A queue of BullMQ in which something waits, runs out of its delay far from now, and has failed.
 _FURNISH = """
 redis.call('HSET', KEYS[1] .. ':meta', 'version', 'bullmq:6.7.0', 'opts.maxLenEvents', '10000')

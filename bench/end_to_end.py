@@ -60,13 +60,13 @@ _ARMED = """
 [policy]
 idempotency = "these jobs only wait for a moment"
 [policy.orphan_watch]
-mode = "act"
+mode = "enabled"
 release = true
 [policy.stale_check]
-mode = "act"
+mode = "enabled"
 release = true
 [policy.auto_retry]
-mode = "act"
+mode = "enabled"
 """
 _LISTS = ("wait", "paused", "active")
 _SETS = ("prioritized", "delayed", "waiting-children", "completed", "failed")

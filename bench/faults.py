@@ -73,7 +73,7 @@ ARMED = """
 stalled_interval = 1
 [[policies]]
 queue = "main/bull:armed"
-orphan_watch = { mode = "act" }
+orphan_watch = { mode = "enabled" }
 """
 PATIENCE = 300.0
 TOLD = 3  # sentences of a fault that the table shows; the file has all

@@ -113,7 +113,7 @@ def _watching(store: Store, state: Store) -> Iterator[tuple[Callable[[], int], C
             return bench.watch.run(bench.snapshot.taken_at + 1).stuck
 
         def stale() -> int:
-            report = check.run(bench.snapshot.taken_at + 1, observes=True)
+            report = check.run(bench.snapshot.taken_at + 1, dry_run=True)
             assert not report.faults, report.faults
             return report.found
 

@@ -33,7 +33,7 @@ SLACK = 30.0
 BRAKE = 2  # lock lengths
 AFTER_EXPIRY = (5.0, 10.0)  # p50, p99
 RELEASED = 5.0  # after the kill
-_ARMED = '[policy.orphan_watch]\nmode = "act"\n'
+_ARMED = '[policy.orphan_watch]\nmode = "enabled"\n'
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ YOUNGEST = 3  # after so many deaths the youngest dies
 YOUNG = 10.0  # seconds: a job that is older has lost a worker before
 AFTER_END = (5.0, 10.0)  # seconds from the end of the lock, p50 and p99
 CHECKS = 2 * 30.0  # of the library: what is not back then never will be
-_ARMED = '[policy.orphan_watch]\nmode = "act"\n'
+_ARMED = '[policy.orphan_watch]\nmode = "enabled"\n'
 
 
 @dataclass(slots=True)

@@ -199,7 +199,7 @@ class ScanRun(models.Model):
 
     scanner = models.CharField(max_length=32)
     status = models.CharField(max_length=10, default="waiting")  # waiting, running, ended, failed
-    observes = models.BooleanField(default=False)  # requested as a dry run, whatever the policies say
+    dry_run = models.BooleanField(default=False)  # requested as a dry run, whatever the policies say
     deployment = models.CharField(max_length=_NAME, default="")  # only there; "": everywhere
     base = models.CharField(max_length=_BASE, default="")
     actor = models.TextField(default="")  # JSON of acting.Actor: who requested it; "": scheduled

@@ -30,7 +30,7 @@ from tests.acting import ADMIN
 from tests.stores import Store
 from tests.watch_bench import SHORT, config_for
 
-_ARMED = SHORT + '[policy]\norphan_watch = { mode = "act" }\n'
+_ARMED = SHORT + '[policy]\norphan_watch = { mode = "enabled" }\n'
 _PLACE = SafetyLimitScope("main")
 
 

@@ -34,7 +34,7 @@ ARMED = """
 [policy]
 idempotency = "the mails carry a key"
 [policy.auto_retry]
-mode = "act"
+mode = "enabled"
 most = 1000
 """
 

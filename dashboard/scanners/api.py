@@ -65,7 +65,7 @@ class ScanRunInfo(Schema):
             **same
             | {
                 "scanner": run.scan,
-                "dry_run": run.observes,
+                "dry_run": run.dry_run,
                 "queue": QueueName.of(run.queue) if run.queue else None,
                 "actor": printable(run.actor.name) if run.actor else None,
                 "reason": printable(run.reason),

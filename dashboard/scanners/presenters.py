@@ -59,7 +59,7 @@ def enabled_queues(scan: ScannerKind, acting: Acting) -> Cells:
         words = f"in all {of:,} {what}s" if of > 1 else f"in the only {what}"
     else:
         words = f"in {count:,} of {of:,} {what}s"
-    return {"state": ("acts" if count else "observes") if of else "", "words": words}
+    return {"state": ("enabled" if count else "dry-run") if of else "", "words": words}
 
 
 def run(found: ScannerRunRow) -> Cells:

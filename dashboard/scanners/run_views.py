@@ -34,7 +34,7 @@ _AS_IT_IS = {True: "It is already paused.", False: "It is no longer paused."}
 def order(request: HttpRequest, scanner: str) -> HttpResponse:
     """Requests a run of a scanner: a dry run for operators; applying changes needs the role that may act in bulk."""
     scan = scanners_views.parse_scanner(scanner)
-    observes = scan.may_act and request.POST.get("how", "observe") != "act"
+    dry_run = scan.may_act and request.POST.get("how", "dry-run") != "run"
     told = _order_context(request, scan)
     if request.method != "POST":
         return _ask_order(request, scan, told)
@@ -47,7 +47,7 @@ def order(request: HttpRequest, scanner: str) -> HttpResponse:
     if wrong:
         return _ask_order(request, scan, told, wrong)
     try:
-        run = scanner_control.order(actors.actor_from_request(request), scan, observes, queue, dialogs.reason(request))
+        run = scanner_control.order(actors.actor_from_request(request), scan, dry_run, queue, dialogs.reason(request))
     except (BadOrder, DeploymentMissing) as refused:
         return _ask_order(request, scan, told, {"order": str(refused)})
     scanners_views.forget()
@@ -82,9 +82,9 @@ def pause(request: HttpRequest, scanner: str) -> HttpResponse:
 def _order_context(request: HttpRequest, scan: ScannerKind) -> dict[str, Any]:
     snapshot = state_cache.newest_snapshot()
     known = sorted(queue_url_ref(sample.ref) for sample in snapshot.queues) if snapshot else []
-    how = request.POST.get("how", request.GET.get("how", "observe"))
+    how = request.POST.get("how", request.GET.get("how", "dry-run"))
     return scanners_presenters.scanner_context(scan) | {
-        "how": how if allows(request.user, UserRole.ADMIN) else "observe",
+        "how": how if allows(request.user, UserRole.ADMIN) else "dry-run",
         "queue": request.POST.get("queue", request.GET.get("queue", "")).strip(),
         "queues": known[:QUEUES_LISTED],
         "may_act": allows(request.user, UserRole.ADMIN),

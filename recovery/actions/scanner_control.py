@@ -26,14 +26,14 @@ T = TypeVar("T")
 
 
 def order(
-    actor: Actor, scan: ScannerKind, observes: bool = False, queue: QueueRef | None = None, reason: str = ""
+    actor: Actor, scan: ScannerKind, dry_run: bool = False, queue: QueueRef | None = None, reason: str = ""
 ) -> ScanRun:
     """Requests a run; the scheduler starts it within a second.
 
     A dry run takes the right to act on jobs, any other the right to act in bulk. Raises Forbidden, BadOrder,
     DeploymentMissing and NotRecorded.
     """
-    _allowed(actor, observes=observes)
+    _allowed(actor, dry_run=dry_run)
     wanted = require_reason(reason)
     if not scan.can_be_ordered:
         raise BadOrder(f"{scan.value.capitalize()} always runs.")
@@ -41,21 +41,21 @@ def order(
         if not scan.may_act:
             raise BadOrder(f"{scan.value.capitalize()} is for all queues.")
         registry().config.deployment(queue.deployment)
-    if not observes and ScannerPause.objects.filter(pk=scan.value).exists():
+    if not dry_run and ScannerPause.objects.filter(pk=scan.value).exists():
         raise BadOrder(f"{scan.value.capitalize()} is paused. Resume it first, or start a dry run.")
     if ScanRun.objects.filter(scanner=scan.value, status=ScanStatus.WAITING).count() >= WAITING_AT_ONCE:
         raise BadOrder(f"{WAITING_AT_ONCE} runs of {scan.value} are already waiting to start.")
-    return _recorded(lambda: _ordered(actor, scan, observes, queue, wanted))
+    return _recorded(lambda: _ordered(actor, scan, dry_run, queue, wanted))
 
 
 def start_from_shell(
-    actor: Actor, scan: ScannerKind, observes: bool, queue: QueueRef | None, epoch: int | None
+    actor: Actor, scan: ScannerKind, dry_run: bool, queue: QueueRef | None, epoch: int | None
 ) -> ScanRun:
     """Records a run that an operator executes in the shell, under the epoch of the leader. Raises NotRecorded."""
     reason = "Started from the shell."
 
     def begun() -> ScanRun:
-        run = _ordered(actor, scan, observes, queue, reason)
+        run = _ordered(actor, scan, dry_run, queue, reason)
         ScanRun.objects.filter(pk=run.pk).update(status=ScanStatus.RUNNING, started_at=run.wanted_at, epoch=epoch)
         run.refresh_from_db()
         return run
@@ -65,7 +65,7 @@ def start_from_shell(
 
 def pause(actor: Actor, scan: ScannerKind, reason: str) -> bool:
     """Pauses a scanner after its current chunk, or returns False if it is. Raises Forbidden, BadOrder, NotRecorded."""
-    _allowed(actor, observes=False)
+    _allowed(actor, dry_run=False)
     wanted = require_reason(reason)
     if not scan.can_pause:
         raise BadOrder(f"Without {scan.value} every page would be out of date.")
@@ -74,23 +74,23 @@ def pause(actor: Actor, scan: ScannerKind, reason: str) -> bool:
 
 def resume(actor: Actor, scan: ScannerKind, reason: str = "") -> bool:
     """Resumes a scanner; returns False if it is not paused. Raises Forbidden, BadOrder, NotRecorded."""
-    _allowed(actor, observes=False)
+    _allowed(actor, dry_run=False)
     wanted = require_reason(reason) if reason else ""
     return _recorded(lambda: _going_on(actor, scan, wanted))
 
 
-def _ordered(actor: Actor, scan: ScannerKind, observes: bool, queue: QueueRef | None, reason: str) -> ScanRun:
+def _ordered(actor: Actor, scan: ScannerKind, dry_run: bool, queue: QueueRef | None, reason: str) -> ScanRun:
     run = ScanRun.objects.create(
         scanner=scan.value,
         status=ScanStatus.WAITING,
-        observes=observes,
+        dry_run=dry_run,
         deployment=queue.deployment if queue else "",
         base=queue.slug if queue else "",
         actor=canonical(asdict(actor)),
         reason=reason,
         wanted_at=_now(),
     )
-    audit_log.note(actor, ORDERED, reason, {"scanner": scan.value, "run": run.pk, "observes": observes}, queue)
+    audit_log.note(actor, ORDERED, reason, {"scanner": scan.value, "run": run.pk, "dry_run": dry_run}, queue)
     return run
 
 
@@ -120,9 +120,9 @@ def _recorded(change: Callable[[], T]) -> T:
         ) from error
 
 
-def _allowed(actor: Actor, *, observes: bool) -> None:
-    if not (actor.may_bulk or (observes and actor.may_act)):
-        right = "to act on jobs" if observes else "to act in bulk"
+def _allowed(actor: Actor, *, dry_run: bool) -> None:
+    if not (actor.may_bulk or (dry_run and actor.may_act)):
+        right = "to act on jobs" if dry_run else "to act in bulk"
         raise Forbidden(f"This needs the permission {right}.")
 
 

@@ -5,6 +5,7 @@ from django.db import migrations
 VERDICTS = {"held": "running", "doomed": "worker-lost", "ghost": "missing-data"}
 CAUSES = {"deployed over": "replaced by a deployment"}
 ALERTS = {"poison": "quarantine", "brake": "pause"}
+MODES = {"observe": "dry-run", "act": "enabled"}
 SCANNER, SETTING = ("relaunch-failed", "auto-retry"), ("relaunch_failed", "auto_retry")
 
 
@@ -22,15 +23,22 @@ def rename(apps, schema_editor):
     update("Alert", "kind", ALERTS)
     update("ScanRun", "scanner", dict([SCANNER]))
     update("ScannerPause", "scanner", dict([SCANNER]))
-    for layer in apps.get_model("recovery", "PolicyLayer").objects.filter(written__contains=SETTING[0]):
+    for layer in apps.get_model("recovery", "PolicyLayer").objects.all():
         try:
             written = json.loads(layer.written)
         except ValueError:
             continue  # it could not be read before either, and goes on withholding every scanner
-        if isinstance(written, dict) and SETTING[0] in written:
-            written = {SETTING[1] if name == SETTING[0] else name: value for name, value in written.items()}
-            layer.written = json.dumps(written, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-            layer.save(update_fields=["written"])
+        if isinstance(written, dict):
+            now = {SETTING[1] if name == SETTING[0] else name: present(value) for name, value in written.items()}
+            if now != written:
+                layer.written = json.dumps(now, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+                layer.save(update_fields=["written"])
+
+
+def present(terms):
+    if isinstance(terms, dict) and terms.get("mode") in MODES:
+        return {**terms, "mode": MODES[terms["mode"]]}
+    return terms
 
 
 class Migration(migrations.Migration):
@@ -39,5 +47,6 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        migrations.RenameField("scanrun", "observes", "dry_run"),
         migrations.RunPython(rename, migrations.RunPython.noop, elidable=False),
     ]

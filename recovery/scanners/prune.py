@@ -49,7 +49,7 @@ class Pruner:
         self._may = may
         self._kept = {deployment.name for deployment in registry.config.places}
 
-    def run(self, now: int, *, observes: bool = False, queue: QueueRef | None = None) -> ScannerReport:
+    def run(self, now: int, *, dry_run: bool = False, queue: QueueRef | None = None) -> ScannerReport:
         """Deletes expired data; `count` is what was removed, or would be in a dry run. With a `queue` it does nothing.
 
         Raises StoreError, NotRecorded, and Error of the database.
@@ -58,7 +58,7 @@ class Pruner:
             return ScannerReport()
         alerts = Alert.objects.filter(resolved_at__lt=now - ALERTS_FOR)
         rows = _runs(now), _incidents(now), alerts, transitions.expired_transitions(now), *copy_store.leftovers(now)
-        if observes:
+        if dry_run:
             return _removed(sum(found.count() for found in rows) + len(list(self._strange(self._registry.state()))))
         _clear_sessions()
         removed = sum(self._clear(found) for found in rows)

@@ -22,7 +22,7 @@ from recovery.stores.registry import ConnectionRegistry
 
 
 def sweep_at_worker_start(
-    registry: ConnectionRegistry, table: QueueRef, *, owner: str = "", observes: bool = False
+    registry: ConnectionRegistry, table: QueueRef, *, owner: str = "", dry_run: bool = False
 ) -> ScannerReport:
     """Runs the startup sweep of a job table for a worker that has just started, whoever is the leader.
 
@@ -31,7 +31,7 @@ def sweep_at_worker_start(
     Raises Missing and Unsupported.
     """
     holding = ScannerPermissions(registry, None, _no_brake).holding(ScannerKind.STARTUP_SWEEP)
-    return StartupSweep(registry, None, holding).start(table, owner=owner, observes=observes)
+    return StartupSweep(registry, None, holding).start(table, owner=owner, dry_run=dry_run)
 
 
 def _no_brake(_database: str) -> tuple[str, ...]:
@@ -83,8 +83,8 @@ class ScannerRegistry:
         """Asks long runs to end after the current step."""
         self.relaunch.stop()
 
-    def _watched(self, now: int, *, observes: bool = False, queue: QueueRef | None = None) -> ScannerReport:
-        return self.watch.scan(now, self._deeds, observes=observes, queue=queue)
+    def _watched(self, now: int, *, dry_run: bool = False, queue: QueueRef | None = None) -> ScannerReport:
+        return self.watch.scan(now, self._deeds, dry_run=dry_run, queue=queue)
 
-    def _deeds(self, observes: bool) -> ScannerActions:
-        return self._warrant.deeds(ScannerKind.ORPHAN_WATCH, observes=observes)
+    def _deeds(self, dry_run: bool) -> ScannerActions:
+        return self._warrant.deeds(ScannerKind.ORPHAN_WATCH, dry_run=dry_run)

@@ -48,7 +48,7 @@ def hold(site: Site) -> None:
 def _run(site: Site, base: str) -> str:
     at = _now()
     site.web.change(
-        "INSERT INTO recovery_scanrun (scanner, status, observes, deployment, base, actor, reason, epoch, wanted_at,"
+        "INSERT INTO recovery_scanrun (scanner, status, dry_run, deployment, base, actor, reason, epoch, wanted_at,"
         " started_at, ended_at, looked, found, acted, refused, holds, trouble)"
         " VALUES ('stale-check', 'ended', 0, '', '', '', '', 4711, ?, ?, ?, 1204, 3, 1, 1, ?, ?)",
         *(at, at, at + 3200, json.dumps([f"The budget of {base} is used up."]), f"{base}: {_ERROR}"),

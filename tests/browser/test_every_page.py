@@ -219,7 +219,7 @@ def test_what_looks_after_itself(walk: Walk, seeds: Seeds, story: str) -> None:
         Stop("/scanners/stale-check", "stale-check"),
         Stop("/scanners/discover", "discover", "viewer", has_axe=False),
         Stop(story, "stale-check, run"),
-        Stop("/scanners/stale-check/order?how=act", "Run stale-check"),
+        Stop("/scanners/stale-check/order?how=run", "Run stale-check"),
         Stop("/scanners/stale-check/order", "Run stale-check", "operator", has_axe=False),
         Stop("/scanners/prune/pause", "Pause prune"),
         Stop("/scanners/policy", "The policy of all queues"),

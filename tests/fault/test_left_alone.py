@@ -33,12 +33,12 @@ stalled_interval = {STALLED_MS / 1000}
 [policy]
 idempotency = "these jobs only wait for a moment"
 [policy.orphan_watch]
-mode = "act"
+mode = "enabled"
 release = true
 [policy.stale_check]
 after = 5
 [policy.auto_retry]
-mode = "act"
+mode = "enabled"
 """
 
 

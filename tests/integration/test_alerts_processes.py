@@ -39,7 +39,7 @@ calm = 2
 name = "ops"
 url = "{hook.url}"
 [policy.stale_check]
-mode = "observe"
+mode = "dry-run"
 """
     )
     environ = {"UNSTALL_REDIS_URL": valkey.url, "UNSTALL_STATE_URL": state_store.url, "UNSTALL_ENVIRONMENT": "test"}

@@ -205,7 +205,7 @@ def _house(stack: ExitStack, directory: Path, queues: Store) -> tuple[Process, S
     directory.mkdir()
     schedulers.furnish(directory)
     (directory / "unstall.toml").write_text(
-        '[thresholds]\nstalled_interval = 1\n[policy]\norphan_watch = { mode = "act" }\n'
+        '[thresholds]\nstalled_interval = 1\n[policy]\norphan_watch = { mode = "enabled" }\n'
     )
     store = stack.enter_context(Store())
     environ = {"UNSTALL_REDIS_URL": queues.url, "UNSTALL_STATE_URL": store.url}

@@ -37,7 +37,7 @@ POLICY = "Enabled, at most 500 jobs per run (in the file, for all queues)."
 class Rules:
     """The same policy for every queue."""
 
-    def __init__(self, mode: ScannerMode = ScannerMode.ACT, most: int = 500) -> None:
+    def __init__(self, mode: ScannerMode = ScannerMode.ENABLED, most: int = 500) -> None:
         values: dict[tuple[str, ...], Any] = {("stale_check", "mode"): mode, ("stale_check", "most"): most}
         self._layer = LayerValues(PolicyValueOrigin(PolicySource.FILE), values)
 
@@ -96,7 +96,7 @@ def test_it_is_done_and_audited_under_the_scanners_name_with_the_policy(bench: B
 def test_a_queue_that_is_only_observed_is_not_touched(bench: Bench) -> None:
     bench.orphan("1")
     before = bench.dump()
-    (find,) = requeue(bench, made(Rules(ScannerMode.OBSERVE)), "1")
+    (find,) = requeue(bench, made(Rules(ScannerMode.DRY_RUN)), "1")
     assert find.outcome is None
     assert find.policy.startswith("Dry run")
     assert bench.dump() == before
@@ -106,7 +106,7 @@ def test_a_queue_that_is_only_observed_is_not_touched(bench: Bench) -> None:
 def test_whoever_was_asked_to_look_only_looks_only(bench: Bench) -> None:
     bench.orphan("1")
     before = bench.dump()
-    (find,) = requeue(bench, made(observes=True), "1")
+    (find,) = requeue(bench, made(dry_run=True), "1")
     assert (find.outcome, find.policy) == (None, scanner_actions.ONLY_LOOKS)
     assert bench.dump() == before
 

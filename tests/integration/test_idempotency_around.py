@@ -226,7 +226,7 @@ def test_prune_forgets_what_nobody_asks_for_any_more(desk: Desk) -> None:
 def test_a_look_of_prune_forgets_nothing(desk: Desk) -> None:
     desk.done("done", keep=1)
     until(lambda: desk.show("done").state is IdempotencyState.FREE, what="its time is over")
-    Pruner(registry.registry()).run(now_ms(), observes=True)
+    Pruner(registry.registry()).run(now_ms(), dry_run=True)
     assert desk.store.hlen(state_keys.IDEMPOTENCY_RECORDS) == 1
 
 

@@ -28,7 +28,7 @@ _MYPY = "[mypy]\nstrict = true\n[mypy-unstall_client.client]\nignore_errors = tr
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
     """Its scanners change nothing, so the client is the only one to requeue."""
-    settings = '[thresholds]\nstalled_interval = 1\n[policy]\nstale_check = { mode = "observe" }\n'
+    settings = '[thresholds]\nstalled_interval = 1\n[policy]\nstale_check = { mode = "dry-run" }\n'
     with Store() as queues, Store() as state, Site(queues, state, settings=settings) as site:
         yield site
 

@@ -76,11 +76,16 @@ def test_runs_and_pauses_of_a_renamed_scanner_stay_its_own() -> None:
 
 
 def test_an_edited_policy_keeps_what_it_allows() -> None:
-    written = {"relaunch_failed": {"mode": "act", "most": 7}, "idempotency": "refused twice"}
+    written = {
+        "relaunch_failed": {"mode": "act", "most": 7},
+        "stale_check": {"mode": "observe"},
+        "idempotency": "refused twice",
+    }
     PolicyLayer.objects.create(deployment="", base="", written=json.dumps(written), by="ada", at=1)
     migrate()
     found = policies_queries.PolicySnapshot.open(config.current()).of(MAIL)
-    assert (found.withheld, found.policy.auto_retry.mode, found.policy.auto_retry.most) == ((), ScannerMode.ACT, 7)
+    assert (found.withheld, found.policy.auto_retry.mode, found.policy.auto_retry.most) == ((), ScannerMode.ENABLED, 7)
+    assert found.policy.stale_check.mode is ScannerMode.DRY_RUN
 
 
 @pytest.mark.parametrize(

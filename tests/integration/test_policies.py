@@ -29,7 +29,7 @@ MAIL = QueueRef("main", "bull:mail")
 PAY = QueueRef("main", "bull:pay")
 ADA = Actor("person", "ada", "admin", "10.0.0.7", may_act=True, may_bulk=True)
 OLE = Actor("person", "ole", "operator", "10.0.0.8", may_act=True)
-ACTS: dict[str, Any] = {"orphan_watch": {"mode": "act"}}
+ACTS: dict[str, Any] = {"orphan_watch": {"mode": "enabled"}}
 FILE = """
 [policy.stale_check]
 after = 60
@@ -68,7 +68,7 @@ def test_the_book_lays_edits_over_the_file() -> None:
     edit({"stale_check": {"most": 7}})
     found = book().of(MAIL)
     duty = found.policy.stale_check
-    assert (duty.mode, duty.after, duty.most) == (ScannerMode.ACT, 60_000, 7)
+    assert (duty.mode, duty.after, duty.most) == (ScannerMode.ENABLED, 60_000, 7)
     assert found.origin("stale_check", "after").source is PolicySource.FILE
     assert found.origin("stale_check", "most").by == "ada"
     assert found.origin("stale_check", "mode").source is PolicySource.DEFAULT
@@ -99,7 +99,7 @@ def test_what_is_written_is_read_back_for_a_form() -> None:
 @pytest.mark.parametrize(
     "written",
     [
-        '{"orphan_watch": {"mode": "act", "cautiously": true}}',
+        '{"orphan_watch": {"mode": "enabled", "cautiously": true}}',
         '{"never": {"owners": ["pay"]}}',
         "[]",
         "not JSON",
@@ -184,7 +184,7 @@ def test_nor_when_its_connection_is_gone(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_an_edit_is_in_the_audit_with_what_it_changed() -> None:
     edit(ACTS, "main", "bull:mail")
-    number = edit(ACTS | {"orphan_watch": {"mode": "act", "most": 7}}, "main", "bull:mail")
+    number = edit(ACTS | {"orphan_watch": {"mode": "enabled", "most": 7}}, "main", "bull:mail")
     entry = chain.entry(number).entry
     assert (entry.link.act, entry.link.actor, entry.link.reason, entry.queue) == (
         "policy",
@@ -196,7 +196,7 @@ def test_an_edit_is_in_the_audit_with_what_it_changed() -> None:
         "place": "bull:mail in main",
         "changes": ["orphan-watch: Enabled, at most 500 jobs per run. → Enabled, at most 7 jobs per run."],
         "before": ACTS,
-        "after": {"orphan_watch": {"mode": "act", "most": 7}},
+        "after": {"orphan_watch": {"mode": "enabled", "most": 7}},
     }
     assert chain.verify().is_sound
 
@@ -256,7 +256,7 @@ def test_a_place_has_to_be_one() -> None:
 def test_an_edit_that_changes_nothing_is_refused() -> None:
     edit(ACTS)
     with pytest.raises(BadOrder, match="nothing would change"):
-        edit({"orphan_watch": {"mode": "act"}})
+        edit({"orphan_watch": {"mode": "enabled"}})
     with pytest.raises(BadOrder, match="nothing would change"):
         policy_edits.clear(ADA, "main", "", "tidy")
     assert AuditEntry.objects.count() == 1
@@ -265,15 +265,15 @@ def test_an_edit_that_changes_nothing_is_refused() -> None:
 def test_what_was_edited_since_it_was_shown_is_not_overwritten() -> None:
     edit(ACTS)
     with pytest.raises(BadOrder, match="meanwhile"):
-        edit({"orphan_watch": {"mode": "observe"}}, seen={})
-    edit({"orphan_watch": {"mode": "observe"}}, seen=ACTS)
+        edit({"orphan_watch": {"mode": "dry-run"}}, seen={})
+    edit({"orphan_watch": {"mode": "dry-run"}}, seen=ACTS)
 
 
 def test_without_its_note_in_the_audit_nothing_is_changed() -> None:
     edit(ACTS)
     AuditHead.objects.update(number=F("number") - 1)  # what lags behind can take no entry
     with pytest.raises(NotRecorded):
-        edit({"orphan_watch": {"mode": "observe"}})
+        edit({"orphan_watch": {"mode": "dry-run"}})
     assert reads.edited_values("", "") == ACTS
 
 
@@ -308,17 +308,17 @@ def test_a_preview_names_each_problem_by_its_field() -> None:
 
 
 def test_a_preview_says_that_arming_takes_a_note() -> None:
-    armed = {"auto_retry": {"mode": "act"}}
+    armed = {"auto_retry": {"mode": "enabled"}}
     (note,) = policy_edits.preview(ADA, "", "", armed).notes
     assert note.startswith("auto-retry: It is enabled, but the idempotency note is not set")
     assert policy_edits.preview(ADA, "", "", armed | {"idempotency": "sent once"}).notes == ()
 
 
 def test_a_preview_names_the_places_where_something_else_stays() -> None:
-    edit({"orphan_watch": {"mode": "observe"}}, "main", "bull:mail")
-    edit({"orphan_watch": {"mode": "observe"}}, "", "bull:pay")
+    edit({"orphan_watch": {"mode": "dry-run"}}, "main", "bull:mail")
+    edit({"orphan_watch": {"mode": "dry-run"}}, "", "bull:pay")
     edit({"orphan_watch": {"most": 3}}, "main", "bull:other")
-    row('{"orphan_watch": {"mode": "observe"}}', "shop", slug("bull:mail"))
+    row('{"orphan_watch": {"mode": "dry-run"}}', "shop", slug("bull:mail"))
     (note,) = policy_edits.preview(ADA, "main", "", ACTS).notes
     assert note == "Other policies stay in effect for bull:pay in any deployment, bull:mail in main."
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 FILE = """
 [[policies]]
 deployment = "main"
-orphan_watch = { mode = "act" }
+orphan_watch = { mode = "enabled" }
 [[policies]]
 queue = "main/bull:mail"
 never = { names = ["charge"] }
@@ -67,7 +67,7 @@ def test_without_a_queue_the_places_are_listed_where_something_else_is_said() ->
 
 def test_scripts_get_json() -> None:
     document = json.loads(_run("main/bull:mail", "--json"))
-    assert document["acts"] == {
+    assert document["enabled"] == {
         "orphan-watch": True,
         "stale-check": True,
         "auto-retry": False,
@@ -88,7 +88,7 @@ def test_an_edit_that_cannot_be_read_is_told() -> None:
     edited("[]")
     assert "The edited policy for main cannot be read, so no scanner acts" in _run("bull:mail")
     document = json.loads(_run("bull:mail", "--json"))
-    assert (set(document["acts"].values()), len(document["trouble"])) == ({False}, 1)
+    assert (set(document["enabled"].values()), len(document["trouble"])) == ({False}, 1)
     assert "cannot be read, so" in _run()
 
 

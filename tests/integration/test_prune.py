@@ -76,7 +76,7 @@ def test_sessions_that_are_over_go(bench: Bench) -> None:
     rows, now = LoginSession.objects, timezone.now()
     rows.filter(key_hash=digest(idle)).update(last_used_at=now - timedelta(days=2))
     rows.filter(key_hash=digest(expired)).update(expires_at=now - timedelta(seconds=1))
-    Pruner(registry()).run(now_ms(), observes=True)
+    Pruner(registry()).run(now_ms(), dry_run=True)
     assert rows.count() == 3
     Pruner(registry()).run(now_ms())
     assert [row.key_hash for row in rows.all()] == [digest(kept)]
@@ -93,7 +93,7 @@ def test_of_very_many_runs_the_newest_are_kept(bench: Bench, monkeypatch: pytest
 def test_looking_removes_nothing_and_counts_the_same(bench: Bench) -> None:
     run(RUNS_FOR + 60_000)
     incident(INCIDENTS_FOR + 60_000)
-    assert Pruner(registry()).run(now_ms(), observes=True).found == 2
+    assert Pruner(registry()).run(now_ms(), dry_run=True).found == 2
     assert ScanRun.objects.count() == Incident.objects.count() == 1
 
 

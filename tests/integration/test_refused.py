@@ -37,7 +37,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 JOBS = QueueRef("main", "bull:jobs")
 READER = documented()
 OPERATOR = documented("unstall-operator")
-AT_ONCE = '[policy]\nstale_check = { mode = "act", after = 0 }\n'
+AT_ONCE = '[policy]\nstale_check = { mode = "enabled", after = 0 }\n'
 
 
 class Bench(WatchBench):

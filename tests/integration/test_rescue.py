@@ -37,7 +37,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 STARTED = 1_760_000_000_000
 MAIL = QueueRef("main", "bull:mail")
-ARMED = '[policy]\norphan_watch = { mode = "act", release = true }\n'
+ARMED = '[policy]\norphan_watch = { mode = "enabled", release = true }\n'
 
 
 class Night:
@@ -50,17 +50,17 @@ class Night:
         self.mandate: LeaderToken | None = LeaderToken(7, always_leader)
 
     def scan(
-        self, *, observes: bool = False, queue: QueueRef | None = None, later: int = 0, collects: bool = True
+        self, *, dry_run: bool = False, queue: QueueRef | None = None, later: int = 0, collects: bool = True
     ) -> ScannerReport:
         now = now_ms() + later
         if collects:
             self.bench.collector.run(now)
         windows.forget()  # what was read a moment ago is read again
-        return self.bench.watch.scan(now, self._deeds, observes=observes, queue=queue)
+        return self.bench.watch.scan(now, self._deeds, dry_run=dry_run, queue=queue)
 
-    def _deeds(self, observes: bool) -> ScannerActions:
+    def _deeds(self, dry_run: bool) -> ScannerActions:
         warrant = ScannerPermissions(self.bench.registry, self.mandate, lambda _: self.held)
-        return warrant.deeds(ScannerKind.ORPHAN_WATCH, observes=observes)
+        return warrant.deeds(ScannerKind.ORPHAN_WATCH, dry_run=dry_run)
 
     def waiting(self, ref: QueueRef = MAIL) -> list[bytes]:
         return list(self.store.client.lrange(f"{ref.base}:wait", 0, -1))
@@ -103,7 +103,7 @@ def test_proven_orphans_go_back_to_wait_and_their_incidents_are_closed(night: Ca
 
 
 def test_after_how_long_is_up_to_the_policy(night: Callable[..., Night]) -> None:
-    one = night('[policy]\norphan_watch = { mode = "act", after = 60 }\n')
+    one = night('[policy]\norphan_watch = { mode = "enabled", after = 60 }\n')
     orphaned(one, "1")
     assert one.scan().finds == ()
     told = one.scan(queue=MAIL).finds
@@ -112,7 +112,7 @@ def test_after_how_long_is_up_to_the_policy(night: Callable[..., Night]) -> None
 
 
 def test_the_rest_of_very_many_waits_for_the_next_look(night: Callable[..., Night]) -> None:
-    one = night('[policy]\norphan_watch = { mode = "act", most = 2 }\n')
+    one = night('[policy]\norphan_watch = { mode = "enabled", most = 2 }\n')
     orphaned(one, *(str(number) for number in range(5)))
     done = [sum(find.outcome is Outcome.DONE for find in one.scan().finds) for _ in range(4)]
     assert done == [2, 2, 1, 0]
@@ -123,7 +123,7 @@ def test_what_observes_only_tells_what_it_would_leave(night: Callable[..., Night
     orphaned(one, "1")
     before = _dump(one.store)
     assert one.scan().finds == ()
-    (find,) = one.scan(observes=True).finds
+    (find,) = one.scan(dry_run=True).finds
     assert (find.outcome, find.policy) == (None, "This was a dry run.")
     assert _dump(one.store) == before
     assert not AuditEntry.objects.exists()
@@ -308,7 +308,7 @@ def test_a_killed_worker_of_bull_is_replaced_once_its_lock_has_run_out(
 
 
 def test_without_leave_to_release_a_lock_is_waited_for(night: Callable[..., Night]) -> None:
-    one = night('[policy]\norphan_watch = { mode = "act" }\n')
+    one = night('[policy]\norphan_watch = { mode = "enabled" }\n')
     with _worker(one.store, "a"):
         held(one, "1", worker="b", token="b:1")
         one.bench.discover()

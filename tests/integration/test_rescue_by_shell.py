@@ -22,7 +22,7 @@ _SOON = 60.0  # seconds: each look is a process of its own
 @pytest.fixture(scope="module")
 def night() -> Iterator[Site]:
     """No scanner comes before the person."""
-    settings = f'[thresholds]\nstalled_interval = {STALLED_MS / 1000}\n[policy]\nstale_check = {{ mode = "observe" }}\n'
+    settings = f'[thresholds]\nstalled_interval = {STALLED_MS / 1000}\n[policy]\nstale_check = {{ mode = "dry-run" }}\n'
     with Store() as queues, Store() as state, Site(queues, state, settings=settings) as site:
         yield site
 

@@ -31,17 +31,17 @@ stalled_interval = 1
 
 [[policies]]
 queue = "bull:swift"
-orphan_watch = { mode = "act", release = true }
+orphan_watch = { mode = "enabled", release = true }
 
 [[policies]]
 queue = "bull:paused"
-orphan_watch = { mode = "act" }
+orphan_watch = { mode = "enabled" }
 
 [[policies]]
 queue = "bull:toxic"
-orphan_watch = { mode = "act", release = true }
+orphan_watch = { mode = "enabled", release = true }
 """ + "".join(
-    f'[[policies]]\nqueue = "bull:armed-{library}"\norphan_watch = {{ mode = "act" }}\n' for library in GENERATIONS
+    f'[[policies]]\nqueue = "bull:armed-{library}"\norphan_watch = {{ mode = "enabled" }}\n' for library in GENERATIONS
 )
 
 
@@ -135,7 +135,7 @@ def test_a_paused_watch_looks_on_and_does_nothing_until_it_may_go_on(night: Site
 
 def test_a_run_that_is_ordered_begins_by_itself_and_is_kept(night: Site) -> None:
     night.web.change(
-        "INSERT INTO recovery_scanrun (scanner, status, observes, deployment, base, actor, reason, wanted_at, looked, "
+        "INSERT INTO recovery_scanrun (scanner, status, dry_run, deployment, base, actor, reason, wanted_at, looked, "
         "found, acted, refused, holds, trouble) VALUES ('stale-check', 'waiting', 1, '', '', '', 'now', ?, 0, 0, 0, 0, "
         "'[]', '')",
         shared_clock.now(),

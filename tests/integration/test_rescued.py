@@ -37,7 +37,7 @@ from tests.watching import now_ms
 
 pytestmark = pytest.mark.django_db(transaction=True)
 JOBS = QueueRef("main", "bull:jobs")
-ARMED = '[policy]\norphan_watch = { mode = "act" }\n'
+ARMED = '[policy]\norphan_watch = { mode = "enabled" }\n'
 DEAD = "Never recovered: no worker is connected, so no stalled check runs."
 
 

@@ -24,7 +24,7 @@ from tests.watching import now_ms
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-ARMED = '\n[policy]\norphan_watch = { mode = "act" }\n'
+ARMED = '\n[policy]\norphan_watch = { mode = "enabled" }\n'
 EPOCH = 1_795_000_000
 
 

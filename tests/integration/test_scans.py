@@ -37,8 +37,8 @@ class Scanner:
         self._comes_to = list(comes_to)
         self.asked: list[tuple[bool, QueueRef | None]] = []
 
-    def __call__(self, now: int, *, observes: bool = False, queue: QueueRef | None = None) -> ScannerReport | None:
-        self.asked.append((observes, queue))
+    def __call__(self, now: int, *, dry_run: bool = False, queue: QueueRef | None = None) -> ScannerReport | None:
+        self.asked.append((dry_run, queue))
         report = self._comes_to.pop(0) if self._comes_to else ScannerReport(looked=1)
         if isinstance(report, Exception):
             raise report
@@ -81,18 +81,18 @@ def test_a_run_is_ordered_audited_and_done_once(bench: Bench) -> None:
     assert orders.take(ScannerKind.STALE_CHECK) == []
 
 
-@pytest.mark.parametrize(("actor", "observes"), [(VIEWER, True), (OPERATOR, False)])
+@pytest.mark.parametrize(("actor", "dry_run"), [(VIEWER, True), (OPERATOR, False)])
 def test_looking_takes_the_right_to_act_and_acting_the_right_to_act_in_bulk(
-    bench: Bench, actor: Actor, observes: bool
+    bench: Bench, actor: Actor, dry_run: bool
 ) -> None:
     with pytest.raises(Forbidden):
-        actions.order(actor, ScannerKind.STALE_CHECK, observes, None, "now")
+        actions.order(actor, ScannerKind.STALE_CHECK, dry_run, None, "now")
     assert not ScanRun.objects.exists()
     assert not AuditEntry.objects.exists()
 
 
 def test_an_operator_may_have_it_look(bench: Bench) -> None:
-    assert actions.order(OPERATOR, ScannerKind.STALE_CHECK, True, None, "now").observes
+    assert actions.order(OPERATOR, ScannerKind.STALE_CHECK, True, None, "now").dry_run
 
 
 @pytest.mark.parametrize(

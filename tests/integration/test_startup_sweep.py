@@ -28,7 +28,7 @@ from tests.table_bench import JOBS, REF, TABLE, Place, Sqlite, TableBench, confi
 from tests.waiting import until
 
 pytestmark = pytest.mark.django_db
-OBSERVES = '[[policies]]\nqueue = "app/jobs"\n[policies.startup_sweep]\nmode = "observe"\n'
+OBSERVES = '[[policies]]\nqueue = "app/jobs"\n[policies.startup_sweep]\nmode = "dry-run"\n'
 LATER = '[[policies]]\nqueue = "app/jobs"\n[policies.startup_sweep]\nafter = 3600\n'
 THREE = '[[policies]]\nqueue = "app/jobs"\n[policies.startup_sweep]\nmost = 3\n'
 
@@ -118,8 +118,8 @@ def test_what_only_observes_says_it_and_does_nothing(make: Callable[..., Sweepin
 
 def test_asked_to_look_only_it_does_nothing(sweeping: Sweeping) -> None:
     sweeping.bench.orphan(1)
-    assert [find.outcome for find in sweeping.run(observes=True).finds] == [None]
-    assert [find.outcome for find in sweeping.start(observes=True).finds] == [None]
+    assert [find.outcome for find in sweeping.run(dry_run=True).finds] == [None]
+    assert [find.outcome for find in sweeping.start(dry_run=True).finds] == [None]
     assert sweeping.bench.states() == {1: "running"}
 
 
@@ -154,7 +154,7 @@ def test_of_very_many_that_are_left_only_some_are_told_and_all_are_counted(
     sweeping.bench.orphan(*range(1, 9))
     report = sweeping.run()
     assert (report.acted, len(report.finds), report.found) == (3, 5, 8)
-    observing = sweeping.run(observes=True)
+    observing = sweeping.run(dry_run=True)
     assert (observing.acted, len(observing.finds), observing.found) == (0, 2, 5)
 
 

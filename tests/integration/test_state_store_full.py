@@ -47,7 +47,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def bench(valkey: Store, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     with set_up(valkey, state_store, tmp_path, monkeypatch) as made:
         with (tmp_path / "unstall.toml").open("a") as file:
-            file.write('\n[thresholds]\nstalled_interval = 1\n[policy]\norphan_watch = { mode = "act" }\n')
+            file.write('\n[thresholds]\nstalled_interval = 1\n[policy]\norphan_watch = { mode = "enabled" }\n')
         reset()
         state_cache.forget_cached()
         yield made

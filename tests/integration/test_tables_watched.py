@@ -227,7 +227,7 @@ def test_lost_rows_are_in_the_inbox_and_those_that_are_held_are_not(bench: Table
 
 
 def test_where_no_scanner_sweeps_lost_rows_need_a_person(serve_table: Callable[..., TableBench]) -> None:
-    bench = serve_table('[policy.startup_sweep]\nmode = "observe"\n')
+    bench = serve_table('[policy.startup_sweep]\nmode = "dry-run"\n')
     bench.orphan(1)
     inbox = bench.watch()
     assert [(line.verdict.kind, line.verdict.until) for line in inbox.rows] == [(VerdictKind.ABANDONED, None)]

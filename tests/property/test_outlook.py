@@ -64,7 +64,7 @@ class World:
     def toml(self) -> str:
         duties = (("orphan_watch", self.watches), ("stale_check", self.checks))
         policy = "\n".join(
-            f'{name} = {{ mode = "{"act" if acts else "observe"}", after = {self.after}, most = {self.most} }}'
+            f'{name} = {{ mode = "{"enabled" if acts else "dry-run"}", after = {self.after}, most = {self.most} }}'
             for name, acts in duties
         )
         return f"read_only = {str(self.read_only).lower()}\n[policy]\n{policy}\n{SHORT}"
@@ -110,7 +110,7 @@ class Scheduler(WatchBench):
 
     def run_watch(self, at: int) -> None:
         self.collector.look(at)
-        self.watch.scan(at, lambda observes: self.warrant.deeds(ScannerKind.ORPHAN_WATCH, observes=observes))
+        self.watch.scan(at, lambda dry_run: self.warrant.deeds(ScannerKind.ORPHAN_WATCH, dry_run=dry_run))
 
     def run_stale(self, at: int) -> None:
         if ScannerKind.STALE_CHECK not in self.world.paused:  # then its timer does not run it at all

@@ -20,7 +20,7 @@ _SECONDS = st.integers(0, 2_592_000_000).map(lambda ms: ms / 1000)
 
 def _duty(scanner: PolicyScanner) -> st.SearchStrategy[dict[str, Any]]:
     said: dict[str, st.SearchStrategy[Any]] = {
-        "mode": st.sampled_from(["observe", "act"]),
+        "mode": st.sampled_from(["dry-run", "enabled"]),
         "after": _SECONDS,
         "most": st.integers(1, 10_000),
     }

@@ -48,7 +48,7 @@ class TableWorld:
 
     @property
     def toml(self) -> str:
-        mode = "act" if self.acts else "observe"
+        mode = "enabled" if self.acts else "dry-run"
         return f'[policy.startup_sweep]\nmode = "{mode}"\nafter = {self.after}\nmost = {self.most}\n'
 
 

@@ -297,7 +297,7 @@ def test_thresholds_that_would_do_nothing_are_refused(refused: Refused, toml: st
 
 def test_policies_are_read_for_all_queues_for_a_deployment_and_for_one_queue(read: Read) -> None:
     config = read(
-        '[policy.orphan_watch]\nmode = "act"\nrelease = true\n'
+        '[policy.orphan_watch]\nmode = "enabled"\nrelease = true\n'
         '[[policies]]\ndeployment = "main"\nstale_check = { most = 7 }\n'
         '[[policies]]\nqueue = "main/bull:mail"\nidempotency = "sent once"\n'
         '[[policies]]\nqueue = "bull:mail"\nbackoff."mail*" = { attempts = 3, first = 5 }\n',
@@ -307,7 +307,7 @@ def test_policies_are_read_for_all_queues_for_a_deployment_and_for_one_queue(rea
     assert places == [("", ""), ("main", ""), ("main", "bull:mail"), ("", "bull:mail")]
     assert {layer.origin.source for layer in config.policies} == {PolicySource.FILE}
     mail = resolve_policy(config.policies, QueueRef("main", "bull:mail")).policy
-    assert (mail.orphan_watch.mode, mail.orphan_watch.release) == (PolicyMode.ACT, True)
+    assert (mail.orphan_watch.mode, mail.orphan_watch.release) == (PolicyMode.ENABLED, True)
     assert (mail.stale_check.most, mail.idempotency) == (7, "sent once")
     assert mail.backoffs.of("mail:7") == Backoff(3, 5000)
     assert resolve_policy(config.policies, QueueRef("shop", "bull:pay")).policy.stale_check.most == 500

@@ -45,31 +45,31 @@ def test_by_default_only_the_stale_check_acts_on_queues_and_the_sweep_on_declare
 
 
 def test_relaunching_is_not_armed_without_a_note_why_jobs_may_run_twice() -> None:
-    armed = Policy(auto_retry=ScannerPolicy(ScannerMode.ACT), idempotency="  ")
+    armed = Policy(auto_retry=ScannerPolicy(ScannerMode.ENABLED), idempotency="  ")
     assert not armed.may_act(PolicyScanner.AUTO_RETRY)
     assert armed.words(PolicyScanner.AUTO_RETRY)[0] == NO_NOTE
-    assert Policy(auto_retry=ScannerPolicy(ScannerMode.ACT), idempotency="refused twice").may_act(
+    assert Policy(auto_retry=ScannerPolicy(ScannerMode.ENABLED), idempotency="refused twice").may_act(
         PolicyScanner.AUTO_RETRY
     )
-    assert Policy(orphan_watch=ScannerPolicy(ScannerMode.ACT)).may_act(PolicyScanner.ORPHAN_WATCH)
+    assert Policy(orphan_watch=ScannerPolicy(ScannerMode.ENABLED)).may_act(PolicyScanner.ORPHAN_WATCH)
 
 
 def test_the_page_wins_over_the_file_and_the_file_over_the_default() -> None:
-    file = layer(PolicySource.FILE, {ARMED: ScannerMode.ACT})
-    page = layer(PolicySource.PAGE, {ARMED: ScannerMode.OBSERVE}, by="ann")
-    assert mode() == (ScannerMode.OBSERVE, PolicyValueOrigin())
-    assert mode(file) == (ScannerMode.ACT, file.origin)
-    assert mode(page, file) == (ScannerMode.OBSERVE, page.origin)
+    file = layer(PolicySource.FILE, {ARMED: ScannerMode.ENABLED})
+    page = layer(PolicySource.PAGE, {ARMED: ScannerMode.DRY_RUN}, by="ann")
+    assert mode() == (ScannerMode.DRY_RUN, PolicyValueOrigin())
+    assert mode(file) == (ScannerMode.ENABLED, file.origin)
+    assert mode(page, file) == (ScannerMode.DRY_RUN, page.origin)
 
 
 def test_one_queue_wins_over_all_and_its_deployment_in_between() -> None:
-    everywhere = layer(PolicySource.PAGE, {ARMED: ScannerMode.OBSERVE})
-    anywhere = layer(PolicySource.FILE, {ARMED: ScannerMode.ACT}, base="bull:mail")
-    here = layer(PolicySource.FILE, {ARMED: ScannerMode.OBSERVE}, deployment="shop", base="bull:mail")
-    assert mode(anywhere, everywhere) == (ScannerMode.ACT, anywhere.origin)
-    assert mode(here, anywhere, everywhere) == (ScannerMode.OBSERVE, here.origin)
-    other = layer(PolicySource.PAGE, {ARMED: ScannerMode.ACT}, deployment="other", base="bull:mail")
-    assert mode(other) == (ScannerMode.OBSERVE, PolicyValueOrigin())
+    everywhere = layer(PolicySource.PAGE, {ARMED: ScannerMode.DRY_RUN})
+    anywhere = layer(PolicySource.FILE, {ARMED: ScannerMode.ENABLED}, base="bull:mail")
+    here = layer(PolicySource.FILE, {ARMED: ScannerMode.DRY_RUN}, deployment="shop", base="bull:mail")
+    assert mode(anywhere, everywhere) == (ScannerMode.ENABLED, anywhere.origin)
+    assert mode(here, anywhere, everywhere) == (ScannerMode.DRY_RUN, here.origin)
+    other = layer(PolicySource.PAGE, {ARMED: ScannerMode.ENABLED}, deployment="other", base="bull:mail")
+    assert mode(other) == (ScannerMode.DRY_RUN, PolicyValueOrigin())
 
 
 def test_each_value_is_merged_alone() -> None:
@@ -78,7 +78,7 @@ def test_each_value_is_merged_alone() -> None:
         PolicySource.PAGE, {("stale_check", "most"): 7, ("backoff", "*"): Backoff(1), ("idempotency",): "safe"}
     )
     found = resolve_policy((file, page), MAIL)
-    assert found.policy.stale_check == ScannerPolicy(ScannerMode.ACT, 60_000, 7)
+    assert found.policy.stale_check == ScannerPolicy(ScannerMode.ENABLED, 60_000, 7)
     assert found.policy.backoffs == Backoffs(Backoff(1), {"mail": Backoff(3)})
     assert found.policy.idempotency == "safe"
     origins = [found.origin("stale_check", name).source for name in ("mode", "after", "most")]
@@ -117,13 +117,14 @@ def test_a_policy_says_in_words_what_it_allows() -> None:
 
 
 def test_a_duty_says_that_it_releases_locks_or_would() -> None:
-    assert ScannerPolicy(ScannerMode.ACT, release=True).words.endswith("Releases locks whose worker is gone.")
+    assert ScannerPolicy(ScannerMode.ENABLED, release=True).words.endswith("Releases locks whose worker is gone.")
     assert ScannerPolicy(release=True).words.endswith("Would release locks whose worker is gone.")
 
 
 def test_what_is_withheld_observes_whatever_was_armed() -> None:
     armed = resolve_policy(
-        [layer(PolicySource.FILE, {("orphan_watch", "mode"): ScannerMode.ACT, ("orphan_watch", "release"): True})], MAIL
+        [layer(PolicySource.FILE, {("orphan_watch", "mode"): ScannerMode.ENABLED, ("orphan_watch", "release"): True})],
+        MAIL,
     )
     assert armed.policy.orphan_watch.release
     why = PolicyValueOrigin(PolicySource.PAGE, base="bull:mail")
@@ -134,7 +135,7 @@ def test_what_is_withheld_observes_whatever_was_armed() -> None:
 
 
 def test_the_sentence_of_a_scanner_names_who_armed_it() -> None:
-    found = resolve_policy([layer(PolicySource.PAGE, {ARMED: ScannerMode.ACT}, by="ann")], MAIL)
+    found = resolve_policy([layer(PolicySource.PAGE, {ARMED: ScannerMode.ENABLED}, by="ann")], MAIL)
     assert found.sentence(PolicyScanner.AUTO_RETRY, NOW) == f"{NO_NOTE[:-1]} (edited by ann 0 s ago, for all queues)."
     assert found.sentence(PolicyScanner.STALE_CHECK, NOW).endswith("(by default).")
 
@@ -142,7 +143,7 @@ def test_the_sentence_of_a_scanner_names_who_armed_it() -> None:
 def test_an_edit_is_told_for_the_audit() -> None:
     before = Policy(backoffs=Backoffs(by_name={"mail": Backoff(3)}), never=NeverRetry(frozenset({"pay"})))
     after = Policy(
-        orphan_watch=ScannerPolicy(ScannerMode.ACT, most=500),
+        orphan_watch=ScannerPolicy(ScannerMode.ENABLED, most=500),
         never=NeverRetry(signatures=frozenset({"x"})),
         idempotency="safe",
     )

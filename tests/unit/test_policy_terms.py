@@ -43,7 +43,7 @@ def test_values_of_one_scanner_name_their_origins_where_they_differ() -> None:
 
 
 def test_armed_without_a_note_is_said() -> None:
-    line = told({}, {("auto_retry", "mode"): ScannerMode.ACT})["auto-retry"]
+    line = told({}, {("auto_retry", "mode"): ScannerMode.ENABLED})["auto-retry"]
     assert line.value == f"Enabled, at most 100 jobs per run. {NO_NOTE}"
 
 
@@ -76,5 +76,10 @@ def test_programs_get_each_origin_and_seconds() -> None:
             "at": NOW - 4 * MINUTE,
         }
     ]
-    assert policy_settings(found.policy)["stale_check"] == {"mode": "act", "after": 2.5, "most": 500, "release": False}
+    assert policy_settings(found.policy)["stale_check"] == {
+        "mode": "enabled",
+        "after": 2.5,
+        "most": 500,
+        "release": False,
+    }
     assert "release" not in policy_settings(found.policy)["auto_retry"]

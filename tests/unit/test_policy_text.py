@@ -27,7 +27,7 @@ def test_what_the_documentation_shows_can_be_read() -> None:
         [LayerValues(PolicyValueOrigin(PolicySource.FILE), values)], QueueRef("main", "bull:q")
     ).policy
     assert policy.orphan_watch == ScannerPolicy(most=500, release=True)
-    assert policy.auto_retry == ScannerPolicy(ScannerMode.ACT, MINUTE, 50)
+    assert policy.auto_retry == ScannerPolicy(ScannerMode.ENABLED, MINUTE, 50)
     assert policy.backoffs.of("mail:7") == Backoff(3, 5 * SECOND)
     assert policy.never == NeverRetry(frozenset({"charge"}), frozenset({"card declined"}))
     assert policy.idempotency.startswith("sending twice")
@@ -52,7 +52,7 @@ def test_a_first_pause_beyond_the_default_longest_moves_it() -> None:
         ({"stale_check": "act"}, "policy.stale_check: has an unexpected value. Write a table."),
         (
             {"stale_check": {"mode": "on"}},
-            'policy.stale_check.mode: has an unexpected value. Write "observe" or "act".',
+            'policy.stale_check.mode: has an unexpected value. Write "dry-run" or "enabled".',
         ),
         ({"stale_check": {"after": -1}}, "policy.stale_check.after: is -1. Write a number from 0 to 2,592,000."),
         ({"stale_check": {"most": 0}}, "policy.stale_check.most: is 0. Write a whole number from 1 to 10,000."),

@@ -16,7 +16,7 @@ from tests.web.conftest import Desk
 pytestmark = pytest.mark.django_db
 
 QUEUE = "main/bull:mail"
-ACTS: dict[str, Any] = {"orphan_watch": {"mode": "act", "after": 2.5, "release": True}}
+ACTS: dict[str, Any] = {"orphan_watch": {"mode": "enabled", "after": 2.5, "release": True}}
 
 
 @pytest.fixture
@@ -32,14 +32,14 @@ def put(machine: Machine, **changed: Any) -> Any:
 def test_by_default_it_says_what_holds_for_all_queues(machine: Machine) -> None:
     found = told(machine.get("policies"))
     assert (found["queue"], found["deployment"], found["edited"], found["origins"]) == (None, None, {}, [])
-    assert {duty["scanner"]: duty["acts"] for duty in found["scanners"]} == {
+    assert {duty["scanner"]: duty["enabled"] for duty in found["scanners"]} == {
         "orphan-watch": False,
         "stale-check": True,
         "auto-retry": False,
         "startup-sweep": True,
     }
     assert found["scanners"][1]["says"] == "Enabled after 15 min, at most 500 jobs per run (by default)."
-    assert found["policy"]["stale_check"] == {"mode": "act", "after": 900, "most": 500, "release": False}
+    assert found["policy"]["stale_check"] == {"mode": "enabled", "after": 900, "most": 500, "release": False}
     assert found["policy"]["backoff"]["*"]["attempts"] == 5
 
 
@@ -50,11 +50,11 @@ def test_an_edit_holds_for_its_queue_and_says_what_it_changed(machine: Machine) 
     assert done["audit"] == AuditEntry.objects.get().number
     found = told(machine.get("policies", queue=QUEUE))
     assert (found["queue"]["id"], found["edited"]) == ("bull:mail", ACTS)
-    assert found["policy"]["orphan_watch"] == {"mode": "act", "after": 2.5, "most": 500, "release": True}
+    assert found["policy"]["orphan_watch"] == {"mode": "enabled", "after": 2.5, "most": 500, "release": True}
     origin = found["origins"][0]
     assert (origin["path"], origin["source"], origin["by"]) == (["orphan_watch", "after"], "page", "machine")
     assert [layer["queue"]["id"] for layer in found["layers"]] == ["bull:mail"]
-    assert told(machine.get("policies", queue="main/bull:pay"))["scanners"][0]["acts"] is False
+    assert told(machine.get("policies", queue="main/bull:pay"))["scanners"][0]["enabled"] is False
 
 
 def test_what_is_read_can_be_written_as_it_is(machine: Machine) -> None:
@@ -73,23 +73,23 @@ def test_the_same_edit_twice_is_noted_once(machine: Machine) -> None:
 
 def test_an_empty_policy_takes_the_edit_away(machine: Machine) -> None:
     told(put(machine, queue="", deployment="main"))
-    assert told(machine.get("policies", deployment="main"))["scanners"][0]["acts"] is True
+    assert told(machine.get("policies", deployment="main"))["scanners"][0]["enabled"] is True
     told(put(machine, queue="", deployment="main", policy={}))
     assert not PolicyLayer.objects.exists()
 
 
 def test_a_dry_run_changes_nothing(machine: Machine) -> None:
-    done = told(put(machine, dry_run=True, policy={"auto_retry": {"mode": "act"}}, reason=""))
+    done = told(put(machine, dry_run=True, policy={"auto_retry": {"mode": "enabled"}}, reason=""))
     assert done["notes"][0].startswith("auto-retry: It is enabled, but the idempotency note is not set")
     assert (done["audit"], done["problems"], PolicyLayer.objects.count()) == (None, [], 0)
     done = told(put(machine, dry_run=True, policy={"orphan_watch": {"mode": "on"}}))
-    assert done["problems"] == ['orphan_watch.mode: has an unexpected value. Write "observe" or "act".']
+    assert done["problems"] == ['orphan_watch.mode: has an unexpected value. Write "dry-run" or "enabled".']
 
 
 def test_an_edit_goes_by_what_was_seen(machine: Machine) -> None:
     told(put(machine, seen={}))
-    refused(put(machine, policy={"orphan_watch": {"mode": "observe"}}, seen={}), 422, "bad_order")
-    told(put(machine, policy={"orphan_watch": {"mode": "observe"}}, seen=ACTS))
+    refused(put(machine, policy={"orphan_watch": {"mode": "dry-run"}}, seen={}), 422, "bad_order")
+    told(put(machine, policy={"orphan_watch": {"mode": "dry-run"}}, seen=ACTS))
 
 
 @pytest.mark.parametrize(
@@ -134,5 +134,5 @@ def test_names_of_any_bytes_come_back_as_they_are(machine: Machine) -> None:
 def test_an_edit_that_cannot_be_read_is_trouble(machine: Machine) -> None:
     PolicyLayer.objects.create(deployment="main", base="", written='{"never": {"owners": []}}', by="ada", at=1)
     found = told(machine.get("policies", queue=QUEUE))
-    assert not any(duty["acts"] for duty in found["scanners"])
+    assert not any(duty["enabled"] for duty in found["scanners"])
     assert found["trouble"][0].startswith("The edited policy for main cannot be read, so no scanner acts: never.owners")

@@ -153,7 +153,7 @@ def test_an_edited_policy_says_where_and_what_it_changed(desk: Desk) -> None:
     assert f'<span class="sub">never name {escape(NASTY)}: nothing → forbidden</span>' in page
     assert NASTY not in page
     assert "nothing → forbidden" not in text(f"/audit/{done()}")
-    edited = policy_edits.edit(ada, "main", "", {"orphan_watch": {"mode": "observe"}}, "to be sure")
+    edited = policy_edits.edit(ada, "main", "", {"orphan_watch": {"mode": "dry-run"}}, "to be sure")
     assert "No effective change." in text(f"/audit/{edited}")
 
 

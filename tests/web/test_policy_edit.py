@@ -27,7 +27,7 @@ MAIL = f"/scanners/policy?queue=main/{BASE}"
 EVERYWHERE = "/scanners/policy"
 NASTY = '"><img src=x onerror=alert(1)>'
 NOTE = "the provider refuses a message id twice"
-ARMED = {"auto_retry.mode": "act", "auto_retry.most": "50", "idempotency": NOTE}
+ARMED = {"auto_retry.mode": "enabled", "auto_retry.most": "50", "idempotency": NOTE}
 
 
 @pytest.fixture
@@ -83,12 +83,12 @@ def test_the_address_of_the_table_alone_leads_to_the_whole_page(admin: Client) -
     assert "bull:orders" in part
 
 
-def test_the_defaults_observe_but_for_the_stale_check(admin: Client) -> None:
+def test_the_defaults_are_dry_runs_but_for_the_stale_check(admin: Client) -> None:
     cells = row(admin.get("/scanners").content.decode(), "<code>bull:mail</code>")
-    assert re.findall(r'data-label="([\w-]+)">\s*<span class="badge" data-state="(\w+)"', cells) == [
-        ("orphan-watch", "observes"),
-        ("stale-check", "acts"),
-        ("auto-retry", "observes"),
+    assert re.findall(r'data-label="([\w-]+)">\s*<span class="badge" data-state="([\w-]+)"', cells) == [
+        ("orphan-watch", "dry-run"),
+        ("stale-check", "enabled"),
+        ("auto-retry", "dry-run"),
     ]
 
 
@@ -131,7 +131,7 @@ def test_what_was_shown_is_saved_with_its_reason(admin: Client) -> None:
     page = look(admin, MAIL, **ARMED)
     answer = save(admin, MAIL, page, **ARMED)
     assert answer.headers["Location"] == "/scanners#policies"
-    assert written() == {"auto_retry": {"mode": "act", "most": 50}, "idempotency": NOTE}
+    assert written() == {"auto_retry": {"mode": "enabled", "most": 50}, "idempotency": NOTE}
     entry = AuditEntry.objects.get()
     assert (entry.actor_kind, entry.reason, entry.base) == ("person", REASON, BASE)
     assert "The policy of bull:mail in main was changed." in admin.get("/scanners").content.decode()
@@ -182,7 +182,7 @@ def test_without_a_reason_nothing_is_saved(admin: Client) -> None:
         ("stale_check.after", "99999999999", "a number from 0 to 2,592,000"),
         ("stale_check.most", "0", "a whole number from 1 to 10,000"),
         ("stale_check.most", "1.5", "a whole number from 1 to 10,000"),
-        ("stale_check.mode", "explode", "&quot;observe&quot; or &quot;act&quot;"),
+        ("stale_check.mode", "explode", "&quot;dry-run&quot; or &quot;enabled&quot;"),
         ("stale_check.release", "maybe", "true or false"),
     ],
 )
@@ -248,7 +248,7 @@ def test_one_line_is_one_entry_of_what_is_never_relaunched(admin: Client) -> Non
 
 def test_emptied_it_is_as_the_file_and_the_defaults_say(admin: Client) -> None:
     PolicyLayer.objects.create(
-        deployment="main", base=BASE, written=json.dumps({"stale_check": {"mode": "observe"}}), by="anna", at=now_ms()
+        deployment="main", base=BASE, written=json.dumps({"stale_check": {"mode": "dry-run"}}), by="anna", at=now_ms()
     )
     shown = admin.get(MAIL)
     page = admin.post(MAIL, {"token": token(shown.content), "step": "empty"}).content.decode()
@@ -258,7 +258,7 @@ def test_emptied_it_is_as_the_file_and_the_defaults_say(admin: Client) -> None:
 
 
 def test_armed_without_a_note_it_says_that_it_observes(admin: Client) -> None:
-    fields = {"auto_retry.mode": "act"}
+    fields = {"auto_retry.mode": "enabled"}
     page = look(admin, MAIL, **fields)
     assert "It stays in dry run until the idempotency note below is set." in page
     save(admin, MAIL, page, **fields)
@@ -268,7 +268,7 @@ def test_armed_without_a_note_it_says_that_it_observes(admin: Client) -> None:
 
 def test_what_counts_without_it_stands_in_the_empty_fields(desk: Desk, admin: Client, tmp_path: Path) -> None:
     configure(
-        desk, tmp_path, "[policy.stale_check]\nafter = 1200\nmode = 'observe'\n[policy.never]\nnames = ['charge']"
+        desk, tmp_path, "[policy.stale_check]\nafter = 1200\nmode = 'dry-run'\n[policy.never]\nnames = ['charge']"
     )
     page = admin.get(MAIL).content.decode()
     assert 'name="stale_check.after" type="text" value="" placeholder="1200"' in page
@@ -279,11 +279,11 @@ def test_what_counts_without_it_stands_in_the_empty_fields(desk: Desk, admin: Cl
 
 
 def test_all_queues_have_a_policy_of_their_own(admin: Client) -> None:
-    fields = {"orphan_watch.mode": "act", "orphan_watch.release": "true"}
+    fields = {"orphan_watch.mode": "enabled", "orphan_watch.release": "true"}
     page = look(admin, EVERYWHERE, **fields)
     assert "Changes for all queues:" in page
     save(admin, EVERYWHERE, page, **fields)
-    assert written("") == {"orphan_watch": {"mode": "act", "release": True}}
+    assert written("") == {"orphan_watch": {"mode": "enabled", "release": True}}
     cells = row(admin.get("/scanners").content.decode(), "<code>bull:mail</code>")
     assert "releases locks" in cells
     assert "from all queues" in cells
@@ -293,10 +293,10 @@ def test_an_edit_of_another_version_is_told_and_can_be_replaced(admin: Client) -
     PolicyLayer.objects.create(deployment="main", base=BASE, written='{"later": {}}', by="anna", at=now_ms())
     page = admin.get("/scanners").content.decode()
     assert "The edited policy for bull:mail cannot be read, so no scanner acts" in page
-    assert 'data-state="acts"' not in row(page, "<code>bull:mail</code>")
+    assert 'data-state="enabled"' not in row(page, "<code>bull:mail</code>")
     shown = look(admin, MAIL, **ARMED)
     save(admin, MAIL, shown, **ARMED)
-    assert written() == {"auto_retry": {"mode": "act", "most": 50}, "idempotency": NOTE}
+    assert written() == {"auto_retry": {"mode": "enabled", "most": 50}, "idempotency": NOTE}
 
 
 @pytest.mark.parametrize(
@@ -362,7 +362,7 @@ def test_where_nothing_may_be_changed_nothing_acts(desk: Desk, admin: Client, tm
     page = admin.get("/scanners").content.decode()
     cells = row(page, "<code>bull:mail</code>")
     assert "the deployment is read-only" in cells
-    assert 'data-state="acts"' not in cells
+    assert 'data-state="enabled"' not in cells
     card = page[page.index('aria-labelledby="scan-stale-check"') : page.index('aria-labelledby="scan-auto-retry"')]
     assert 'dry run</span> <span class="muted">in all 2 queues' in card
 

@@ -337,7 +337,7 @@ def test_the_policy_says_where_a_configured_value_comes_from(desk: Desk, viewer:
 def test_the_policy_says_what_was_edited_and_by_whom(desk: Desk, viewer: Client) -> None:
     bullmq(desk.client, BASE)
     desk.look(BASE)
-    written = '{"orphan_watch": {"mode": "act", "after": 5}, "stale_check": {"mode": "observe"}}'
+    written = '{"orphan_watch": {"mode": "enabled", "after": 5}, "stale_check": {"mode": "dry-run"}}'
     PolicyLayer.objects.create(deployment="main", base=BASE, written=written, by="<ada>", at=now_ms() - 61_000)
     page = policy(viewer)
     assert "The orphan-watch acts here automatically." in page

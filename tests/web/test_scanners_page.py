@@ -124,7 +124,7 @@ def test_a_card_says_where_it_acts(admin: Client) -> None:
     assert 'dry run</span> <span class="muted">in all 2 queues' in card(admin, ScannerKind.ORPHAN_WATCH)
     assert "no job table is known" in card(admin, ScannerKind.STARTUP_SWEEP)
     assert "Policy</dt>" not in card(admin, ScannerKind.COLLECT)
-    written = json.dumps({"orphan_watch": {"mode": "act"}})
+    written = json.dumps({"orphan_watch": {"mode": "enabled"}})
     PolicyLayer.objects.create(deployment="main", base=BASE, written=written, by="anna", at=now_ms())
     assert 'enabled</span> <span class="muted">in 1 of 2 queues' in card(admin, ScannerKind.ORPHAN_WATCH)
 
@@ -179,7 +179,7 @@ def test_what_was_read_a_moment_ago_is_not_read_again_for_each_viewer(
 
 def test_runs_are_listed_newest_first_with_who_asked(admin: Client) -> None:
     first = run(looked=12, found=3)
-    second = run(actor=ANNA, reason="after the deploy", observes=True, deployment="main", base=BASE)
+    second = run(actor=ANNA, reason="after the deploy", dry_run=True, deployment="main", base=BASE)
     page = text(admin, "/scanners/stale-check")
     assert page.index(f"Run {second.pk}</a>") < page.index(f"Run {first.pk}</a>")
     assert "<b>anna</b>, dry run" in page
@@ -273,26 +273,26 @@ def order(client: Client, scan: ScannerKind = ScannerKind.STALE_CHECK, **fields:
 
 
 def test_an_operator_has_it_look_and_follows_it(admin: Client) -> None:
-    answer = order(browser(person(UserRole.OPERATOR)), how="observe")
+    answer = order(browser(person(UserRole.OPERATOR)), how="dry-run")
     made = ScanRun.objects.get()
     assert answer.headers["Location"] == f"/scanners/runs/{made.pk}"
-    assert (made.observes, made.reason, made.status) == (True, REASON, "waiting")
+    assert (made.dry_run, made.reason, made.status) == (True, REASON, "waiting")
     assert AuditEntry.objects.get().reason == REASON
 
 
 def test_only_an_admin_has_it_act(admin: Client) -> None:
     operator = browser(person(UserRole.OPERATOR))
-    assert "disabled" in text(operator, "/scanners/stale-check/order?how=act")
-    assert order(operator, how="act").status_code == 403
+    assert "disabled" in text(operator, "/scanners/stale-check/order?how=run")
+    assert order(operator, how="run").status_code == 403
     assert not ScanRun.objects.exists()
-    assert order(admin, how="act").status_code == 302
-    assert not ScanRun.objects.get().observes
+    assert order(admin, how="run").status_code == 302
+    assert not ScanRun.objects.get().dry_run
 
 
 @pytest.mark.parametrize("fields", [{}, {"how": ""}, {"how": "maybe"}])
 def test_what_is_not_said_is_only_looked_at(admin: Client, fields: dict[str, str]) -> None:
     order(admin, **fields)
-    assert ScanRun.objects.get().observes
+    assert ScanRun.objects.get().dry_run
 
 
 @pytest.mark.parametrize("written", [f"main/{BASE}", BASE])
@@ -321,15 +321,15 @@ def test_an_order_without_a_reason_is_none(admin: Client) -> None:
 
 def test_one_that_is_paused_only_looks(admin: Client) -> None:
     ScannerPause.objects.create(scanner="stale-check", by="anna", at=now_ms())
-    assert "Stale-check is paused." in order(admin, how="act").content.decode()
-    assert order(admin, how="observe").status_code == 302
+    assert "Stale-check is paused." in order(admin, how="run").content.decode()
+    assert order(admin, how="dry-run").status_code == 302
 
 
 def test_what_has_nothing_to_arm_simply_runs(admin: Client) -> None:
     page = text(admin, "/scanners/prune/order")
     assert 'name="how"' not in page
     assert order(admin, ScannerKind.PRUNE).status_code == 302
-    assert not ScanRun.objects.get().observes
+    assert not ScanRun.objects.get().dry_run
     assert "always runs" in order(admin, ScannerKind.COLLECT).content.decode()
 
 

@@ -60,7 +60,7 @@ class ScannerPolicyStatus(Schema):
     """Policy of one scanner there."""
 
     scanner: PolicyScanner
-    acts: bool
+    enabled: bool
     says: str
 
 
@@ -93,7 +93,7 @@ class PolicyEdit(Schema):
         json_schema_extra={
             "example": {
                 "queue": "main/bull:mail",
-                "policy": {"orphan_watch": {"mode": "act", "after": 10}},
+                "policy": {"orphan_watch": {"mode": "enabled", "after": 10}},
                 "reason": "the jobs are idempotent",
             }
         },
@@ -182,4 +182,4 @@ def _is_so(place: PolicyScope, wanted: dict[str, Any]) -> bool:
 
 def _duty(found: ResolvedPolicy, scanner: PolicyScanner, now: int) -> ScannerPolicyStatus:
     says = printable(found.sentence(scanner, now))
-    return ScannerPolicyStatus(scanner=scanner, acts=found.policy.may_act(scanner), says=says)
+    return ScannerPolicyStatus(scanner=scanner, enabled=found.policy.may_act(scanner), says=says)

@@ -18,7 +18,7 @@ _FRESH = 2  # empty rows, so that something can be added without scripts
 _COLUMNS = ("attempts", "first", "factor", "longest", "jitter")
 _NUMBER = re.compile(r"\d{1,15}(\.\d{1,6})?", re.ASCII)
 _SAID = {"true": True, "false": False}
-_MODES = {ScannerMode.OBSERVE: "Dry run", ScannerMode.ACT: "Enabled"}
+_MODES = {ScannerMode.DRY_RUN: "Dry run", ScannerMode.ENABLED: "Enabled"}
 _ABOUT = {
     PolicyScanner.ORPHAN_WATCH: "Requeues jobs as soon as it is proven that their worker is lost.",
     PolicyScanner.STALE_CHECK: "Recovers jobs that have been stuck for long, whatever else should have recovered them.",
@@ -188,7 +188,7 @@ def _lacks_note(
     written: Mapping[str, Any],
     below: ResolvedPolicy,
 ) -> bool:
-    acts = told.get("mode", duty.mode.value) == ScannerMode.ACT.value
+    acts = told.get("mode", duty.mode.value) == ScannerMode.ENABLED.value
     return acts and scanner in NEEDS_NOTE and not (_text(written, NOTE) or below.policy.idempotency).strip()
 
 

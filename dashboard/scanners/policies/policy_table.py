@@ -72,7 +72,7 @@ class PolicyTarget:
 
 @dataclass(frozen=True, slots=True)
 class PolicyTableCell:
-    """Policy of one scanner for one target. `state`: acts, observes; "" where it has nothing to check."""
+    """Policy of one scanner for one target. `state`: enabled, dry-run; "" where it has nothing to check."""
 
     scanner: str
     state: str = ""
@@ -192,7 +192,7 @@ def _cell(scanner: PolicyScanner, found: ResolvedPolicy, place: PolicyTarget, ba
     words += ["releases locks"] if duty.release else []
     return PolicyTableCell(
         scanner.value,
-        "acts" if acts and not barred else "observes",
+        "enabled" if acts and not barred else "dry-run",
         ", ".join(words),
         _origin(_narrowest(found, scanner), place, now),
         barred if acts else _NO_NOTE if policy.lacks_note(scanner) else "",

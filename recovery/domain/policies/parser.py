@@ -4,7 +4,7 @@ idempotency = "sending twice is refused by the provider"
 [orphan_watch]
 release = true       # take the lock of a job whose holder's connection is gone; of the stale_check too
 [auto_retry]
-mode = "act"         # or "observe"
+mode = "enabled"         # or "dry-run"
 after = 60           # seconds
 most = 50
 [backoff."mail*"]    # `*` alone is the default of the queue

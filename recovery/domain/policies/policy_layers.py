@@ -104,7 +104,7 @@ def withhold_actions(found: ResolvedPolicy, origin: PolicyValueOrigin, why: str)
     """Returns the policy with every scanner in dry run: a part that cannot be read may forbid actions."""
     policy, origins = found.policy, dict(found.origins)
     duties: dict[str, Any] = {
-        one.field: replace(policy.duty(one), mode=ScannerMode.OBSERVE, release=False) for one in PolicyScanner
+        one.field: replace(policy.duty(one), mode=ScannerMode.DRY_RUN, release=False) for one in PolicyScanner
     }
     for scanner in PolicyScanner:
         origins |= {(scanner.field, name): origin for name in ("mode", "release")}

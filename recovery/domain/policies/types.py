@@ -28,8 +28,8 @@ class PolicyScanner(StrEnum):
 
 
 class ScannerMode(StrEnum):
-    OBSERVE = "observe"
-    ACT = "act"
+    DRY_RUN = "dry-run"
+    ENABLED = "enabled"
 
 
 # What a worker did before it failed is done again. Of an orphan the library itself would run it again.
@@ -43,7 +43,7 @@ NO_NOTE = "It is enabled, but the idempotency note is not set, so it only does a
 class ScannerPolicy:
     """Permissions of one scanner. `after` counts from when the job was first seen as it is, in ms."""
 
-    mode: ScannerMode = ScannerMode.OBSERVE
+    mode: ScannerMode = ScannerMode.DRY_RUN
     after: int = 0
     most: int = 100  # jobs in one run
     release: bool = False  # take the lock of a job whose holder's connection is gone, without waiting for its end
@@ -51,10 +51,12 @@ class ScannerPolicy:
     @property
     def words(self) -> str:
         after = f" after {age(self.after)}" if self.after else ""
-        said = f"{'Enabled' if self.mode is ScannerMode.ACT else 'Dry run'}{after}, at most {self.most:,} jobs per run."
+        said = f"{'Enabled' if self.mode is ScannerMode.ENABLED else 'Dry run'}{after}, at most {self.most:,} jobs per run."
         if not self.release:
             return said
-        return f"{said} {'Releases' if self.mode is ScannerMode.ACT else 'Would release'} locks whose worker is gone."
+        return (
+            f"{said} {'Releases' if self.mode is ScannerMode.ENABLED else 'Would release'} locks whose worker is gone."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +64,10 @@ class Policy:
     """Resolved policy of one queue. `idempotency` is a person's note why a job of this queue may run twice."""
 
     orphan_watch: ScannerPolicy = ScannerPolicy(most=500)  # every few seconds; five scripts
-    stale_check: ScannerPolicy = ScannerPolicy(ScannerMode.ACT, 15 * MINUTE, 500)
+    stale_check: ScannerPolicy = ScannerPolicy(ScannerMode.ENABLED, 15 * MINUTE, 500)
     auto_retry: ScannerPolicy = ScannerPolicy()  # the budget is the tighter limit, in most queues
     startup_sweep: ScannerPolicy = ScannerPolicy(
-        ScannerMode.ACT, most=10_000
+        ScannerMode.ENABLED, most=10_000
     )  # only of configured tables: rows of a dead process
     backoffs: Backoffs = field(default_factory=Backoffs)
     never: NeverRetry = field(default_factory=NeverRetry)
@@ -77,11 +79,11 @@ class Policy:
 
     def may_act(self, scanner: PolicyScanner) -> bool:
         """Returns True if the scanner is enabled, and has the note where one is needed."""
-        return self.duty(scanner).mode is ScannerMode.ACT and not self.lacks_note(scanner)
+        return self.duty(scanner).mode is ScannerMode.ENABLED and not self.lacks_note(scanner)
 
     def lacks_note(self, scanner: PolicyScanner) -> bool:
         """Returns True if the scanner is enabled, but only does dry runs, as the idempotency note is missing."""
-        armed = self.duty(scanner).mode is ScannerMode.ACT
+        armed = self.duty(scanner).mode is ScannerMode.ENABLED
         return armed and scanner in NEEDS_NOTE and not self.idempotency.strip()
 
     def words(self, scanner: PolicyScanner) -> tuple[str, ...]:

@@ -117,7 +117,7 @@ def _json(book: PolicySnapshot, queue: QueueRef) -> str:
         {
             "deployment": queue.deployment or None,
             "base": queue.base or None,
-            "acts": {scanner.value: found.policy.may_act(scanner) for scanner in PolicyScanner},
+            "enabled": {scanner.value: found.policy.may_act(scanner) for scanner in PolicyScanner},
             "policy": describe.policy_settings(found.policy),
             "origins": describe.origins(found),
             "layers": [describe.as_json(layer.origin) for layer in book.layers],

@@ -154,8 +154,8 @@ def _chosen(asked: Namespace, scan: ScannerKind, mandate: LeaderToken | None) ->
 
 
 def _started(registry: ConnectionRegistry, owner: str) -> ScannerFunction:
-    def run(now: int, *, observes: bool = False, queue: QueueRef | None = None) -> ScannerReport:
-        return sweep_at_worker_start(registry, queue, owner=owner, observes=observes) if queue else ScannerReport()
+    def run(now: int, *, dry_run: bool = False, queue: QueueRef | None = None) -> ScannerReport:
+        return sweep_at_worker_start(registry, queue, owner=owner, dry_run=dry_run) if queue else ScannerReport()
 
     return run
 
@@ -176,9 +176,9 @@ def _row(scan: ScannerKind, asked: ScannerRunRequest, mandate: LeaderToken | Non
     """Records the run in the database and returns its row; None for a dry run that cannot be recorded."""
     try:
         epoch = mandate.epoch if mandate else None
-        return scanner_control.start_from_shell(arguments.actor(), scan, asked.observes, asked.queue, epoch)
+        return scanner_control.start_from_shell(arguments.actor(), scan, asked.dry_run, asked.queue, epoch)
     except NotRecorded:
-        if asked.observes:
+        if asked.dry_run:
             return None
         raise
 

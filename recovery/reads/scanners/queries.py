@@ -40,7 +40,7 @@ class ScannerRunRow:
     id: int
     scan: ScannerKind
     status: ScanStatus
-    observes: bool
+    dry_run: bool
     queue: QueueRef | None
     actor: Actor | None
     reason: str
@@ -235,7 +235,7 @@ def _run(row: ScanRun) -> ScannerRunRow:
         id=row.pk,
         scan=ScannerKind(row.scanner),
         status=ScanStatus(row.status),
-        observes=row.observes,
+        dry_run=row.dry_run,
         queue=QueueRef(row.deployment, unslug(row.base)) if row.base else None,
         actor=Actor(**_json(row.actor)) if row.actor else None,
         reason=row.reason,

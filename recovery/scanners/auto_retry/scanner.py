@@ -67,12 +67,12 @@ class AutoRetry:
         self.wait = wait or self._stopping.wait
         self.cursors: dict[QueueRef, str] = {}  # where the next run begins
 
-    def run(self, now: int, *, observes: bool = False, queue: QueueRef | None = None) -> ScannerReport:
+    def run(self, now: int, *, dry_run: bool = False, queue: QueueRef | None = None) -> ScannerReport:
         snapshot = self._newest()
         if snapshot is None:
             return ScannerReport(faults=(NO_SNAPSHOT,))
         book = LivePolicies(self.registry.config, clock=lambda: self.now() / SECOND)
-        deeds = ScannerActions(self._mandate, ScannerKind.AUTO_RETRY, book, self._holding, observes=observes)
+        deeds = ScannerActions(self._mandate, ScannerKind.AUTO_RETRY, book, self._holding, dry_run=dry_run)
         tour = _Tour(self, deeds, self.now() + RUN)
         for sample in readable_samples(snapshot, queue, tour.faults):
             tour.reached += 1

@@ -10,7 +10,7 @@ from recovery.scanners.runtime.scanner_runner import ScannerFunction
 
 
 def collect_run(collector: Collector) -> ScannerFunction:
-    def run(now: int, *, observes: bool = False, queue: QueueRef | None = None) -> ScannerReport:
+    def run(now: int, *, dry_run: bool = False, queue: QueueRef | None = None) -> ScannerReport:
         snapshot = collector.run(now)
         well = [one for one in snapshot.deployments if not one.error]
         faults = tuple(f"{one.name}: {one.error}." for one in snapshot.deployments if one.error)
@@ -21,7 +21,7 @@ def collect_run(collector: Collector) -> ScannerFunction:
 
 
 def discover_run(discoverer: Discoverer) -> ScannerFunction:
-    def run(now: int, *, observes: bool = False, queue: QueueRef | None = None) -> ScannerReport | None:
+    def run(now: int, *, dry_run: bool = False, queue: QueueRef | None = None) -> ScannerReport | None:
         return ScannerReport(discoverer.known, count=discoverer.known) if discoverer.run(now) else None
 
     return run

@@ -50,9 +50,9 @@ class StartupSweep:
         self._holding = holding
         self._outages = _Outages(registry, clock)
 
-    def run(self, now: int, *, observes: bool = False, queue: QueueRef | None = None) -> ScannerReport:
+    def run(self, now: int, *, dry_run: bool = False, queue: QueueRef | None = None) -> ScannerReport:
         """Sweeps all tables, or one, for rows whose lease, heartbeat or age shows that no worker holds them."""
-        work = self._work(self._mandate, observes)
+        work = self._work(self._mandate, dry_run)
         for table in self._registry.config.tables:
             ref = QueueRef(table.database, table.name)
             if queue in (None, ref):
@@ -60,7 +60,7 @@ class StartupSweep:
                 work.table(table, SweepTrigger(after=duty.after), now, self._outages.fresh)
         return work.report()
 
-    def start(self, queue: QueueRef, *, owner: str = "", observes: bool = False) -> ScannerReport:
+    def start(self, queue: QueueRef, *, owner: str = "", dry_run: bool = False) -> ScannerReport:
         """Sweeps a table whose worker has just started, for rows that ran before; with `owner`, only for its rows.
 
         The caller need not be the leader: a row is changed only if it is as it was read, so of two concurrent
@@ -71,14 +71,14 @@ class StartupSweep:
             raise BadOrder(f"{printable(queue.deployment)} is not a database: only rows of job tables are swept.")
         table = wire.table(queue.base)
         sweep.check(table, occasion)
-        work = self._work(self._mandate or LeaderToken(0, always_leader), observes)
+        work = self._work(self._mandate or LeaderToken(0, always_leader), dry_run)
         work.table(table, occasion, shared_clock.now())
         return work.report()
 
-    def _work(self, mandate: LeaderToken | None, observes: bool) -> _Work:
+    def _work(self, mandate: LeaderToken | None, dry_run: bool) -> _Work:
         book = LivePolicies(self._registry.config)
         return _Work(
-            self._registry, ScannerActions(mandate, ScannerKind.STARTUP_SWEEP, book, self._holding, observes=observes)
+            self._registry, ScannerActions(mandate, ScannerKind.STARTUP_SWEEP, book, self._holding, dry_run=dry_run)
         )
 
 

@@ -76,7 +76,7 @@ class OrphanWatch:
         now: int,
         deeds: Callable[[bool], ScannerActions],
         *,
-        observes: bool = False,
+        dry_run: bool = False,
         queue: QueueRef | None = None,
     ) -> ScannerReport:
         """Runs one pass and the actions that are permitted. `deeds` builds the actions of one run, dry or not.
@@ -85,7 +85,7 @@ class OrphanWatch:
         """
         inbox = self.run(now) if self._casebook else self.look(now)
         try:
-            report = self._rescue.act(self._found, deeds(observes), queue=queue, tells=observes or queue is not None)
+            report = self._rescue.act(self._found, deeds(dry_run), queue=queue, tells=dry_run or queue is not None)
             self._close(report, now)
         except Error as error:
             report = ScannerReport(

@@ -25,10 +25,10 @@ class ScannerPermissions:
     mandate: LeaderToken | None
     brakes: PauseReasons
 
-    def deeds(self, scan: ScannerKind, *, observes: bool = False) -> ScannerActions:
+    def deeds(self, scan: ScannerKind, *, dry_run: bool = False) -> ScannerActions:
         """Builds the actions of a run. Raises Error of the database: then policies are unknown, and nothing is done."""
         book = LivePolicies(self.registry.config)
-        return ScannerActions(self.mandate, scan, book, self.holding(scan), observes=observes)
+        return ScannerActions(self.mandate, scan, book, self.holding(scan), dry_run=dry_run)
 
     def holding(self, scan: ScannerKind) -> BlockingReasons:
         """Returns a function that tells what blocks this scanner at a queue, else why its deployment is paused."""

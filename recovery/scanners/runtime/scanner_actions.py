@@ -53,7 +53,7 @@ class ScannerActionRequest:
 class ScannerActions:
     """Actions of one run: changed jobs count against `most` of each queue, and what stops one action stops the rest.
 
-    `mandate` None: the leader is unknown. `observes`: a dry run, whatever the policies say.
+    `mandate` None: the leader is unknown. `dry_run`: nothing is changed, whatever the policies say.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class ScannerActions:
         book: PolicyLookup,
         holding: BlockingReasons,
         *,
-        observes: bool = False,
+        dry_run: bool = False,
     ) -> None:
         self.holds: list[str] = []  # sentences about what blocked an action
         self.faults: list[str] = []  # what could not be done
@@ -72,7 +72,7 @@ class ScannerActions:
         self._scanner = scanner
         self._book = book
         self._holding = holding
-        self._observes = observes
+        self._dry_run = dry_run
         self._actor = Actor("scanner", scanner.value, may_act=True, may_bulk=True)
         self._done: Counter[QueueRef] = Counter()
         self._stopped = ""  # why this run changes nothing more anywhere
@@ -85,7 +85,7 @@ class ScannerActions:
 
     def why_not(self, queue: QueueRef) -> str:
         """Returns why this queue may not be changed now; "": it may. A safety limit in effect is added to `holds`."""
-        if self._observes:
+        if self._dry_run:
             return ONLY_LOOKS
         if not self._book.of(queue).policy.may_act(PolicyScanner(self._scanner.value)):
             return self._book.of(queue).sentence(PolicyScanner(self._scanner.value), precheck.now())

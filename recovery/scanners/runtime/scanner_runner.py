@@ -20,20 +20,20 @@ log = logging.getLogger(__name__)
 class ScannerFunction(Protocol):
     """Run function of a scanner. It returns None if nothing was due, so that there is nothing to report."""
 
-    def __call__(self, now: int, *, observes: bool = False, queue: QueueRef | None = None) -> ScannerReport | None: ...
+    def __call__(self, now: int, *, dry_run: bool = False, queue: QueueRef | None = None) -> ScannerReport | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ScannerRunRequest:
     """Requested run: its queue, and whether it is a dry run."""
 
-    observes: bool = False
+    dry_run: bool = False
     queue: QueueRef | None = None
 
     @classmethod
     def of(cls, row: ScanRun) -> ScannerRunRequest:
         queue = QueueRef(row.deployment, unslug(row.base)) if row.base else None
-        return cls(row.observes, queue)
+        return cls(row.dry_run, queue)
 
 
 class ScannerRunner:
@@ -80,7 +80,7 @@ class ScannerRunner:
     def _tried(self, now: int, asked: ScannerRunRequest) -> tuple[ScannerReport | None, str]:
         self.failure = None
         try:
-            report = self._run(now, observes=asked.observes, queue=asked.queue)
+            report = self._run(now, dry_run=asked.dry_run, queue=asked.queue)
         except UnstallError as error:
             self.failure = error
             return None, self._fail(str(error), None)

@@ -71,16 +71,16 @@ class StaleCheck:
         self._jobs = StaleJobs(registry)
         self._incidents = UnclosedIncidents(registry)
 
-    def run(self, now: int, *, observes: bool = False, queue: QueueRef | None = None) -> ScannerReport:
+    def run(self, now: int, *, dry_run: bool = False, queue: QueueRef | None = None) -> ScannerReport:
         snapshot = self._newest()
         if snapshot is None:
             return ScannerReport(faults=(NO_SNAPSHOT,))
         book = LivePolicies(self._registry.config)
-        deeds = ScannerActions(self._mandate, ScannerKind.STALE_CHECK, book, self._holding, observes=observes)
+        deeds = ScannerActions(self._mandate, ScannerKind.STALE_CHECK, book, self._holding, dry_run=dry_run)
         look = _Look(self._registry, snapshot, self._jobs, book, deeds, now)
         for sample in readable_samples(snapshot, queue, look.faults):
             look.at(Queue(sample.ref, sample.flavour, sample))
-        if not observes and not deeds.is_stopped:
+        if not dry_run and not deeds.is_stopped:
             look.tidy(self._incidents, queue)
             self._call_again(look, now)
         if queue is None:

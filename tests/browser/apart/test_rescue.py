@@ -31,7 +31,7 @@ _SOON = 30_000  # ms: two looks of the watch, on a busy machine
 @pytest.fixture(scope="module")
 def night() -> Iterator[Site]:
     """A site whose watch knows how often these workers check, and where no scanner comes before the person."""
-    settings = f'[thresholds]\nstalled_interval = {STALLED_MS / 1000}\n[policy]\nstale_check = {{ mode = "observe" }}\n'
+    settings = f'[thresholds]\nstalled_interval = {STALLED_MS / 1000}\n[policy]\nstale_check = {{ mode = "dry-run" }}\n'
     with Store() as queues, Store() as state, Site(queues, state, settings=settings) as site:
         yield site
 

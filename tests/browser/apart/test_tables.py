@@ -38,7 +38,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> TableBench:
 def table_site(bench: TableBench) -> Iterator[Site]:
     """No scanner sweeps its rows, so that lost ones stay lost."""
     settings = f'[[databases]]\nname = "app"\nlabel = "Shop"\nurl = "{bench.place.url}"\ntimeout = 10\n{TABLE}'
-    settings += '[policy.startup_sweep]\nmode = "observe"\n'
+    settings += '[policy.startup_sweep]\nmode = "dry-run"\n'
     with Store() as queues, Store() as state, Site(queues, state, settings=settings) as site:
         until(lambda: b"102" in site.web.get("/stuck", "viewer").body, 60, "the lost rows are found")
         yield site

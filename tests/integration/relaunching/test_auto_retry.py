@@ -47,12 +47,12 @@ def test_by_default_it_says_what_it_would_do_and_does_nothing(make: Callable[...
 def test_asked_to_look_only_it_does_nothing(jobs: Relaunching) -> None:
     jobs.fails("1")
     before = jobs.dump()
-    assert [find.outcome for find in jobs.run(observes=True).finds] == [None]
+    assert [find.outcome for find in jobs.run(dry_run=True).finds] == [None]
     assert jobs.dump() == before
 
 
 def test_without_a_note_why_jobs_may_run_twice_it_observes(make: Callable[..., Relaunching]) -> None:
-    jobs = make('[policy.auto_retry]\nmode = "act"')
+    jobs = make('[policy.auto_retry]\nmode = "enabled"')
     jobs.fails("1")
     report = jobs.run()
     assert done(report) == []

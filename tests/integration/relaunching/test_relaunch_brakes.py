@@ -201,7 +201,7 @@ def test_a_policy_that_is_edited_counts_within_seconds(jobs: Relaunching) -> Non
     jobs.fails(*map(str, range(50)))
 
     def edit(_: str) -> bool:
-        written = '{"auto_retry": {"mode": "observe"}}'
+        written = '{"auto_retry": {"mode": "dry-run"}}'
         PolicyLayer.objects.get_or_create(deployment="", base="", defaults={"written": written, "by": "ada", "at": 1})
         return True
 

@@ -204,13 +204,13 @@ def test_asked_to_look_only_it_changes_nothing_anywhere(deep: Deep) -> None:
     deep.orphan("1")
     deep.watched(16)
     before, incidents = deep.dump(), list(Incident.objects.values())
-    report = deep.run(observes=True)
+    report = deep.run(dry_run=True)
     assert [(find.job.id, find.outcome) for find in report.finds] == [("1", None)]
     assert (deep.dump(), list(Incident.objects.values()), deep.called) == (before, incidents, [])
 
 
 def test_where_the_policy_observes_it_tells_what_it_found(make: Callable[..., Deep]) -> None:
-    deep = make('[policy.stale_check]\nmode = "observe"')
+    deep = make('[policy.stale_check]\nmode = "dry-run"')
     deep.orphan("1")
     deep.watched(16)
     report = deep.run()
