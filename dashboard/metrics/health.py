@@ -26,7 +26,7 @@ TAKEN = MetricFamily(
 STALE = MetricFamily("unstall_snapshot_stale", "1 if the newest snapshot is stale.")
 SCHEDULER = MetricFamily("unstall_scheduler_up", "1 while a scheduler sends its heartbeat.")
 LEADS = MetricFamily("unstall_scheduler_leads", "1 if a scheduler is the leader, 0 if it only reads.")
-EPOCH = MetricFamily("unstall_scheduler_epoch", "Term of the leader; it changes with each leader.")
+TERM = MetricFamily("unstall_leader_term", "Term of the leader; it changes with each leader.")
 CONSOLES = MetricFamily(
     "unstall_other_consoles", "Other Unstall installations whose scheduler leads on the Redis of this deployment."
 )
@@ -97,7 +97,7 @@ def _scheduler(picture: ScrapeInput) -> Iterator[Lines]:
     if sign:
         yield LEADS, (LEADS.of("", int(sign.leads)),)
         if sign.epoch is not None:
-            yield EPOCH, (EPOCH.of("", sign.epoch),)
+            yield TERM, (TERM.of("", sign.epoch),)
             yield from _consoles(sign.consoles, picture)
 
 

@@ -47,7 +47,7 @@ class ScanRunInfo(Schema):
     queue: QueueName | None = Field(description="Only this queue; null: all queues.")
     actor: str | None = Field(description="Who requested it; null: scheduled.")
     reason: str
-    epoch: int | None
+    term: int | None = Field(description="The leader's term that it ran in.")
     wanted_at: int
     started_at: int | None
     ended_at: int | None
@@ -65,7 +65,7 @@ class ScanRunInfo(Schema):
             **same
             | {
                 "scanner": run.scan,
-                "dry_run": run.dry_run,
+                "term": run.epoch,
                 "queue": QueueName.of(run.queue) if run.queue else None,
                 "actor": printable(run.actor.name) if run.actor else None,
                 "reason": printable(run.reason),

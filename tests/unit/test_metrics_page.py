@@ -72,7 +72,7 @@ def test_what_is_known_of_the_house_is_told(series: Series) -> None:
         "unstall_state_store_up": 1,
         "unstall_scheduler_up": 1,
         "unstall_scheduler_leads": 1,
-        "unstall_scheduler_epoch": 3,
+        "unstall_leader_term": 3,
         "unstall_queues_left_out": 0,
         "unstall_streams": 4,
     }

@@ -61,7 +61,7 @@ def test_every_scanner_is_listed_with_its_last_run(desk: Desk, reader: Machine) 
     assert (found["prune"]["started_at"], found["prune"]["succeeded_at"]) == (None, None)
     (run,) = told(reader.get("scanners/stale-check/runs"))["runs"]
     assert run == told(reader.get(f"runs/{number}"))
-    assert (run["status"], run["epoch"], run["actor"]) == ("ended", 7, None)
+    assert (run["status"], run["term"], run["actor"]) == ("ended", 7, None)
 
 
 def test_what_a_run_did_to_which_job_is_told_without_secrets(desk: Desk, reader: Machine) -> None:

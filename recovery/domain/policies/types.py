@@ -51,11 +51,12 @@ class ScannerPolicy:
     @property
     def words(self) -> str:
         after = f" after {age(self.after)}" if self.after else ""
-        said = f"{'Enabled' if self.mode is ScannerMode.ENABLED else 'Dry run'}{after}, at most {self.most:,} jobs per run."
-        if not self.release:
-            return said
+        is_enabled = self.mode is ScannerMode.ENABLED
+        said = f"{'Enabled' if is_enabled else 'Dry run'}{after}, at most {self.most:,} jobs per run."
         return (
-            f"{said} {'Releases' if self.mode is ScannerMode.ENABLED else 'Would release'} locks whose worker is gone."
+            f"{said} {'Releases' if is_enabled else 'Would release'} locks whose worker is gone."
+            if self.release
+            else said
         )
 
 
