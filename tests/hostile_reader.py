@@ -63,9 +63,9 @@ def main(directory: str, *bases: str) -> None:
 
 def _watch(registry: ConnectionRegistry, refs: list[QueueRef]) -> None:
     posts = {ref: QueueState(ref, QueueSample(ref, _BULLMQ)) for ref in refs}
-    patrol = ActiveJobReader(registry.wire("main"), posts)
-    patrol.find(_now())
-    patrol.inquire(_now())
+    job_reader = ActiveJobReader(registry.wire("main"), posts)
+    job_reader.find(_now())
+    job_reader.inquire(_now())
 
 
 def _page(registry: ConnectionRegistry, ref: QueueRef, state: JobState) -> None:

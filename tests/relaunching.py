@@ -72,10 +72,10 @@ class Relaunching(Bench):
 
     def begin(self) -> AutoRetry:
         """A scheduler that has just started."""
-        stores, mandate = registry.registry(), LeaderToken(7, lambda: self.leads)
-        holding = ScannerPermissions(stores, mandate, lambda _: self.held).holding(ScannerKind.AUTO_RETRY)
+        stores, leader_token = registry.registry(), LeaderToken(7, lambda: self.leads)
+        holding = ScannerPermissions(stores, leader_token, lambda _: self.held).holding(ScannerKind.AUTO_RETRY)
         clock = self.clock
-        return AutoRetry(stores, lambda: self.snapshot, mandate, holding, now=clock, wait=clock.wait)
+        return AutoRetry(stores, lambda: self.snapshot, leader_token, holding, now=clock, wait=clock.wait)
 
     def run(self, **asked: Any) -> ScannerReport:
         self.snapshot = self.look(self.flavour)

@@ -40,11 +40,11 @@ class Deep(Bench):
 
     def begin(self, again: Callable[[int], object] | None = None) -> StaleCheck:
         """A scheduler that has just started."""
-        mandate = LeaderToken(7, always_leader)
+        leader_token = LeaderToken(7, always_leader)
         again = again or self.called.append
         stores = registry.registry()
-        holding = ScannerPermissions(stores, mandate, lambda _: self.brake).holding(ScannerKind.STALE_CHECK)
-        return StaleCheck(stores, lambda: self.snapshot, mandate, holding, again)
+        holding = ScannerPermissions(stores, leader_token, lambda _: self.brake).holding(ScannerKind.STALE_CHECK)
+        return StaleCheck(stores, lambda: self.snapshot, leader_token, holding, again)
 
     def watched(self, ago: int) -> None:
         """The orphan-watch saw everything as it is now, twice, so many minutes ago."""

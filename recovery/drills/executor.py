@@ -87,9 +87,9 @@ class _Heard:
 class DrillExecutor:
     """Carries out drills during one term of the leader. `look` is called by one thread, and lasts as long as they."""
 
-    def __init__(self, registry: ConnectionRegistry, mandate: LeaderToken, *, manage: Path = _MANAGE) -> None:
+    def __init__(self, registry: ConnectionRegistry, leader_token: LeaderToken, *, manage: Path = _MANAGE) -> None:
         self._registry = registry
-        self._mandate = mandate
+        self._leader_token = leader_token
         self._manage = manage
         self._stopping = threading.Event()
         self._offer_at = 0.0
@@ -110,7 +110,7 @@ class DrillExecutor:
         self._stopping.set()
 
     def _goes_on(self) -> bool:
-        return self._mandate.holds() and not self._stopping.is_set()
+        return self._leader_token.holds() and not self._stopping.is_set()
 
     def _offer(self) -> None:
         if time.monotonic() < self._offer_at:
@@ -123,7 +123,7 @@ class DrillExecutor:
 
     def _run(self, row: DrillRun) -> None:
         begun = DrillRun.objects.filter(pk=row.pk, status=DrillStatus.WAITING)
-        if not begun.update(status=DrillStatus.RUNNING, started_at=_now(), epoch=self._mandate.epoch):
+        if not begun.update(status=DrillStatus.RUNNING, started_at=_now(), epoch=self._leader_token.epoch):
             return
         row.refresh_from_db()
         lines: SimpleQueue[str] = SimpleQueue()

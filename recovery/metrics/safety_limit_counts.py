@@ -64,7 +64,9 @@ class SafetyLimitCounts:
 
     def spending(self, now: int) -> tuple[BudgetSpending, ...]:
         lately = self._budgets.values(_of(BUDGET).filter(at__gt=now - _SPENT_FOR))
-        return tuple(sorted((_spending(queue, purse, now) for queue, purse in lately), key=lambda one: one.queue))
+        return tuple(
+            sorted((_spending(queue, budget_state, now) for queue, budget_state in lately), key=lambda one: one.queue)
+        )
 
     def breakers(self, now: int) -> tuple[BreakerCounts, ...]:
         """Returns the numbers of closed, open and half-open breakers, of queues with any that is not idle."""
@@ -82,6 +84,6 @@ def _of(kind: SafetyLimitKind[Any]) -> QuerySet[BrakeState]:
     return limit_rows.rows_of_kind(kind)
 
 
-def _spending(queue: QueueRef, purse: RetryBudgetState, now: int) -> BudgetSpending:
-    budget = purse.found(now, purse.limit).budget
-    return BudgetSpending(queue, budget.spent(now), purse.limit.per_minute)
+def _spending(queue: QueueRef, budget_state: RetryBudgetState, now: int) -> BudgetSpending:
+    budget = budget_state.found(now, budget_state.limit).budget
+    return BudgetSpending(queue, budget.spent(now), budget_state.limit.per_minute)

@@ -40,7 +40,7 @@ def _no_brake(_database: str) -> tuple[str, ...]:
 
 
 class ScannerRegistry:
-    """All scanners that may act. `mandate` None: the leader is unknown, so they only read. `writes` off: they store
+    """Scanners that may act. `leader_token` None: the leader is unknown, so they only read. `writes` off: they store
     nothing either.
     """
 
@@ -48,20 +48,20 @@ class ScannerRegistry:
         self,
         registry: ConnectionRegistry,
         newest: Callable[[], Snapshot | None],
-        mandate: LeaderToken | None,
+        leader_token: LeaderToken | None,
         *,
         writes: bool = True,
     ) -> None:
-        may = mandate.holds if mandate else always_leader
+        may = leader_token.holds if leader_token else always_leader
         self._brake = RedisPauseGuard(registry)
-        self._warrant = ScannerPermissions(registry, mandate, self._brake.holding)
+        self._warrant = ScannerPermissions(registry, leader_token, self._brake.holding)
         holding = self._warrant.holding
         brake = self._brake if writes else None
         self.watch = OrphanWatch(registry, newest, writes=writes, may=may, brake=brake)
-        self.relaunch = AutoRetry(registry, newest, mandate, holding(ScannerKind.AUTO_RETRY))
+        self.relaunch = AutoRetry(registry, newest, leader_token, holding(ScannerKind.AUTO_RETRY))
         again = HookDispatcher(registry, may).again
-        self._stale = StaleCheck(registry, newest, mandate, holding(ScannerKind.STALE_CHECK), again)
-        self.sweep = StartupSweep(registry, mandate, holding(ScannerKind.STARTUP_SWEEP))
+        self._stale = StaleCheck(registry, newest, leader_token, holding(ScannerKind.STALE_CHECK), again)
+        self.sweep = StartupSweep(registry, leader_token, holding(ScannerKind.STARTUP_SWEEP))
         self._pruner = Pruner(registry, may)
         self._runs: dict[ScannerKind, ScannerFunction] = {
             ScannerKind.ORPHAN_WATCH: self._watched,
@@ -84,7 +84,7 @@ class ScannerRegistry:
         self.relaunch.stop()
 
     def _watched(self, now: int, *, dry_run: bool = False, queue: QueueRef | None = None) -> ScannerReport:
-        return self.watch.scan(now, self._deeds, dry_run=dry_run, queue=queue)
+        return self.watch.scan(now, self._scanner_actions, dry_run=dry_run, queue=queue)
 
-    def _deeds(self, dry_run: bool) -> ScannerActions:
-        return self._warrant.deeds(ScannerKind.ORPHAN_WATCH, dry_run=dry_run)
+    def _scanner_actions(self, dry_run: bool) -> ScannerActions:
+        return self._warrant.scanner_actions(ScannerKind.ORPHAN_WATCH, dry_run=dry_run)

@@ -77,7 +77,7 @@ class LeaderLease:
         trust = self._trust
         return trust.grant if trust and steady() < trust.until else None
 
-    def mandate(self, epoch: int) -> LeaderToken:
+    def leader_token(self, epoch: int) -> LeaderToken:
         grant = self.grant()
         return LeaderToken(epoch, lambda: self.epoch() == epoch, grant.installation if grant else "")
 

@@ -105,38 +105,38 @@ def reader_plan(config: Config, registry: ConnectionRegistry, may: May) -> Sched
 
 
 def leader_plan(
-    config: Config, registry: ConnectionRegistry, mandate: LeaderToken, consoles: OtherConsoles
+    config: Config, registry: ConnectionRegistry, leader_token: LeaderToken, consoles: OtherConsoles
 ) -> SchedulerPlan:
     """Returns the plan for one term of the leader. Each term begins anew: another leader may have changed all."""
-    term = _Term(config, registry, mandate, consoles)
-    return SchedulerPlan(term.entries(), term.stop, term.close, mandate.holds)
+    term = _Term(config, registry, leader_token, consoles)
+    return SchedulerPlan(term.entries(), term.stop, term.close, leader_token.holds)
 
 
 class _Term:
     """All parts of one term of the leader."""
 
     def __init__(
-        self, config: Config, registry: ConnectionRegistry, mandate: LeaderToken, consoles: OtherConsoles
+        self, config: Config, registry: ConnectionRegistry, leader_token: LeaderToken, consoles: OtherConsoles
     ) -> None:
         self._config = config
         self._registry = registry
-        self._mandate = mandate
-        self._may = mandate.holds
+        self._leader_token = leader_token
+        self._may = leader_token.holds
         roster = KnownQueues()
         self._discoverer = Discoverer(registry, roster)
         self._collector = Collector(registry, roster, self._may)
         self._recorder = HistoryRecorder(registry, lambda: self._collector.newest)
-        self._crew = ScannerRegistry(registry, lambda: self._collector.newest, mandate)
-        self._bulk = bulk_runs.BulkRunner(registry, mandate)
+        self._crew = ScannerRegistry(registry, lambda: self._collector.newest, leader_token)
+        self._bulk = bulk_runs.BulkRunner(registry, leader_token)
         self._calls = dispatcher.HookDispatcher(registry, self._may)
         self._heads = AuditHeadSender(config.audit, config.environment, self._may)
         self._alerts = alerting.AlertScanner(registry, lambda: self._collector.newest, self._may, self._heads)
         self._gates = evaluator.GateEvaluator(registry, self._may)
         self._rights = store_rights.StoreRightsCheck(registry, lambda: self._collector.newest)
         self._tallier = aggregator.MetricsAggregator(registry, self._may)
-        self._ledger = ScannerRunRecorder(registry, mandate.epoch)
+        self._ledger = ScannerRunRecorder(registry, leader_token.epoch)
         self._orders = RunRequests(self._ledger)
-        self._drills = executor.DrillExecutor(registry, mandate)
+        self._drills = executor.DrillExecutor(registry, leader_token)
         self._timed = {scan: self._timing(scan) for scan in self._crew.scans}
         self._turnover = WorkerTurnover()
         self._consoles = consoles
@@ -192,7 +192,7 @@ class _Term:
             watch = ExecutionCopyWatch(self._registry, lambda: self._collector.newest, self._may)
             yield PlanEntry("execution copies", COPY_EVERY, watch.run, first=COPY_AFTER)
         if any(n8n.automatic for n8n in self._config.n8n):
-            yield PlanEntry("execution rescue", RESCUE_EVERY, ExecutionRescue(self._registry, self._mandate).run)
+            yield PlanEntry("execution rescue", RESCUE_EVERY, ExecutionRescue(self._registry, self._leader_token).run)
 
     def _collecting(self) -> Callable[[int], object]:
         """Returns the collect run, which starts the orphan watch at once after a worker has left or come."""

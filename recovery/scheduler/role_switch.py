@@ -122,15 +122,15 @@ class RoleSwitch:
         self._told = ""
 
     def _led(self, epoch: int) -> tuple[SchedulerPlan, PlanEntry]:
-        mandate, grant = self._lease.mandate(epoch), self._lease.grant()
+        leader_token, grant = self._lease.leader_token(epoch), self._lease.grant()
         me, since = self._lease.me, grant.since if grant else 0
-        consoles = OtherConsoles(self._registry, mandate.installation, me.host, me.pid, since)
+        consoles = OtherConsoles(self._registry, leader_token.installation, me.host, me.pid, since)
 
         def say(now: int) -> None:
-            if grant and mandate.holds():
+            if grant and leader_token.holds():
                 self._alive.lead(grant, now, consoles.others())
 
-        led = leader_plan(self._config, self._registry, replace(mandate, rival=consoles.rival), consoles)
+        led = leader_plan(self._config, self._registry, replace(leader_token, rival=consoles.rival), consoles)
         return led, PlanEntry("alive", SAY_EVERY, say)
 
     def _read(self) -> tuple[SchedulerPlan, PlanEntry]:

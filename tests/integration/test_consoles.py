@@ -125,7 +125,7 @@ def test_where_nothing_of_ours_may_be_written_the_fence_alone_keeps_them_apart(
 def test_a_scanner_does_nothing_where_another_console_acts(bench: Bench) -> None:
     bench.orphan("1")
     words = "Another console acts on main."
-    by = made(mandate=LeaderToken(7, lambda: True, OURS, lambda deployment: words if deployment == "main" else ""))
+    by = made(leader_token=LeaderToken(7, lambda: True, OURS, lambda deployment: words if deployment == "main" else ""))
     before = bench.dump()
     (find,) = requeue(bench, by, "1")
     assert (find.outcome, find.policy, by.holds, by.is_stopped) == (None, words, [words], False)

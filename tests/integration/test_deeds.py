@@ -56,10 +56,12 @@ def nothing(_deployment: str) -> tuple[str, ...]:
 def made(
     rules: Rules | None = None,
     *,
-    mandate: LeaderToken | None = LeaderToken(7, always),  # noqa: B008 -- frozen
+    leader_token: LeaderToken | None = LeaderToken(7, always),  # noqa: B008 -- frozen
     **chosen: Any,
 ) -> ScannerActions:
-    return ScannerActions(mandate, ScannerKind.STALE_CHECK, rules or Rules(), chosen.pop("holding", nothing), **chosen)
+    return ScannerActions(
+        leader_token, ScannerKind.STALE_CHECK, rules or Rules(), chosen.pop("holding", nothing), **chosen
+    )
 
 
 def wishes(bench: Bench, *ids: str) -> list[ScannerActionRequest]:
@@ -113,7 +115,7 @@ def test_whoever_was_asked_to_look_only_looks_only(bench: Bench) -> None:
 
 def test_while_nobody_knows_who_leads_nothing_is_done(bench: Bench) -> None:
     bench.orphan("1")
-    before, by = bench.dump(), made(mandate=None)
+    before, by = bench.dump(), made(leader_token=None)
     (find,) = requeue(bench, by, "1")
     assert (find.outcome, find.policy) == (None, scanner_actions.NO_MANDATE)
     assert by.is_stopped
@@ -140,7 +142,7 @@ def test_what_was_refused_does_not_count(bench: Bench, small: None) -> None:
 
 def test_a_lost_lease_ends_it_between_two_chunks(bench: Bench, orphans: tuple[str, ...], small: None) -> None:
     leads = iter([True, True, False])
-    by = made(mandate=LeaderToken(7, lambda: next(leads, False)))
+    by = made(leader_token=LeaderToken(7, lambda: next(leads, False)))
     finds = requeue(bench, by, *orphans)
     done = sum(find.outcome is Outcome.DONE for find in finds)
     assert 0 < done < len(orphans)

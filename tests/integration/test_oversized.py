@@ -337,9 +337,9 @@ def test_the_orphan_watch_skips_a_queue_whose_job_holds_an_endless_number(wire: 
         valkey.client.lpush(f"{ref.base}:active", "1")
     plant(valkey.client, SIZE, "HSET", f"{EVIL.base}:1", "processedOn", "…")
     posts = {ref: QueueState(ref, QueueSample(ref, BULLMQ)) for ref in (EVIL, MAIL)}
-    patrol = ActiveJobReader(wire, posts)
-    patrol.find(NOW)
-    patrol.inquire(NOW)
+    job_reader = ActiveJobReader(wire, posts)
+    job_reader.find(NOW)
+    job_reader.inquire(NOW)
     assert (posts[MAIL].found_error, list(posts[MAIL].jobs.there)) == ("", [1])
     assert "the answer to HMGET bull:evil:1 is longer than 1 MiB" in posts[EVIL].found_error
     for post in posts.values():

@@ -49,9 +49,9 @@ class Bench(WatchBench):
         windows.forget()
         super().__init__(registry.registry().config)
         self.rights = StoreRightsCheck(registry.registry(), lambda: self.collector.newest)
-        mandate = LeaderToken(7, always_leader)
-        holding = ScannerPermissions(self.registry, mandate, lambda _: ()).holding(ScannerKind.STALE_CHECK)
-        self.check_stale = StaleCheck(self.registry, lambda: self.collector.newest, mandate, holding)
+        leader_token = LeaderToken(7, always_leader)
+        holding = ScannerPermissions(self.registry, leader_token, lambda _: ()).holding(ScannerKind.STALE_CHECK)
+        self.check_stale = StaleCheck(self.registry, lambda: self.collector.newest, leader_token, holding)
         self.discover()
 
     def inbox(self) -> StuckInbox:

@@ -47,7 +47,7 @@ class Night:
         self.bench = bench
         self.store = store
         self.held: tuple[str, ...] = ()
-        self.mandate: LeaderToken | None = LeaderToken(7, always_leader)
+        self.leader_token: LeaderToken | None = LeaderToken(7, always_leader)
 
     def scan(
         self, *, dry_run: bool = False, queue: QueueRef | None = None, later: int = 0, collects: bool = True
@@ -56,11 +56,11 @@ class Night:
         if collects:
             self.bench.collector.run(now)
         windows.forget()  # what was read a moment ago is read again
-        return self.bench.watch.scan(now, self._deeds, dry_run=dry_run, queue=queue)
+        return self.bench.watch.scan(now, self._scanner_actions, dry_run=dry_run, queue=queue)
 
-    def _deeds(self, dry_run: bool) -> ScannerActions:
-        warrant = ScannerPermissions(self.bench.registry, self.mandate, lambda _: self.held)
-        return warrant.deeds(ScannerKind.ORPHAN_WATCH, dry_run=dry_run)
+    def _scanner_actions(self, dry_run: bool) -> ScannerActions:
+        warrant = ScannerPermissions(self.bench.registry, self.leader_token, lambda _: self.held)
+        return warrant.scanner_actions(ScannerKind.ORPHAN_WATCH, dry_run=dry_run)
 
     def waiting(self, ref: QueueRef = MAIL) -> list[bytes]:
         return list(self.store.client.lrange(f"{ref.base}:wait", 0, -1))
@@ -137,11 +137,11 @@ def test_a_pause_a_brake_and_a_lost_lease_hold_it_and_say_so(night: Callable[...
     ScannerPause.objects.all().delete()
     one.held = ("The store was restarted.",)
     assert one.scan().holds == ("The store was restarted.",)
-    one.held, one.mandate = (), None
+    one.held, one.leader_token = (), None
     (find,) = one.scan().finds
     assert "the leader is unknown" in find.policy
     assert one.waiting() == []
-    one.mandate = LeaderToken(7, always_leader)
+    one.leader_token = LeaderToken(7, always_leader)
     assert one.scan().acted == 1
 
 

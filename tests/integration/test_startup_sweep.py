@@ -41,8 +41,8 @@ class Sweeping:
         self.seconds = 1000.0
         self.holds: tuple[str, ...] = ()
         self.leads = True
-        self.mandate: LeaderToken | None = LeaderToken(7, lambda: self.leads)
-        self.scanner = StartupSweep(registry(), self.mandate, lambda _: self.holds, clock=lambda: self.seconds)
+        self.leader_token: LeaderToken | None = LeaderToken(7, lambda: self.leads)
+        self.scanner = StartupSweep(registry(), self.leader_token, lambda _: self.holds, clock=lambda: self.seconds)
 
     def run(self, **how: Any) -> ScannerReport:
         return self.scanner.run(0, **how)
@@ -255,7 +255,7 @@ def test_whoever_leads_next_knows_of_an_outage_too(sweeping: Sweeping, place: Sq
     with place.away():
         assert not _answers()
     until(_answers, 30, "what has just failed is not asked again at once")
-    following = StartupSweep(registry(), sweeping.mandate, lambda _: ())
+    following = StartupSweep(registry(), sweeping.leader_token, lambda _: ())
     assert "was unavailable a moment ago" in following.run(0).holds[0]
     assert sweeping.bench.states() == {1: "running"}
 

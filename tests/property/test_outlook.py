@@ -100,17 +100,17 @@ class Scheduler(WatchBench):
         self.stale_at = 0
         self.began = now_ms()
         rival = (lambda _: OTHER.words) if world.other_acts else no_rival
-        mandate = LeaderToken(7, always_leader if world.is_led else lambda: False, rival=rival)
-        self.warrant = ScannerPermissions(self.registry, mandate, self._brake)
+        leader_token = LeaderToken(7, always_leader if world.is_led else lambda: False, rival=rival)
+        self.warrant = ScannerPermissions(self.registry, leader_token, self._brake)
         holding = self.warrant.holding(ScannerKind.STALE_CHECK)
-        self.stale = StaleCheck(self.registry, lambda: self.collector.newest, mandate, holding)
+        self.stale = StaleCheck(self.registry, lambda: self.collector.newest, leader_token, holding)
         self.discover()
         self.collector.look(self.began)
         StoreRightsCheck(self.registry, lambda: self.collector.newest).run(self.began)
 
     def run_watch(self, at: int) -> None:
         self.collector.look(at)
-        self.watch.scan(at, lambda dry_run: self.warrant.deeds(ScannerKind.ORPHAN_WATCH, dry_run=dry_run))
+        self.watch.scan(at, lambda dry_run: self.warrant.scanner_actions(ScannerKind.ORPHAN_WATCH, dry_run=dry_run))
 
     def run_stale(self, at: int) -> None:
         if ScannerKind.STALE_CHECK not in self.world.paused:  # then its timer does not run it at all

@@ -97,9 +97,11 @@ def play(
             bench.orphan(*range(1, world.rows + 1))
             if world.quarantined:
                 quarantine("1", REF)
-            mandate = LeaderToken(7, always_leader if world.is_led else lambda: False)
-            holding = ScannerPermissions(registry.registry(), mandate, lambda _: ()).holding(ScannerKind.STARTUP_SWEEP)
-            sweep = StartupSweep(registry.registry(), mandate, holding)
+            leader_token = LeaderToken(7, always_leader if world.is_led else lambda: False)
+            holding = ScannerPermissions(registry.registry(), leader_token, lambda _: ()).holding(
+                ScannerKind.STARTUP_SWEEP
+            )
+            sweep = StartupSweep(registry.registry(), leader_token, holding)
             snapshot = bench.collect()
             StoreRightsCheck(registry.registry(), lambda: snapshot).run(now_ms())
             bench.forget()

@@ -133,11 +133,11 @@ def test_one_lost_renewal_costs_nothing(mine: LeaderLease, row: Script, clock: C
 
 def test_whoever_hears_of_another_leader_stops_at_once(mine: LeaderLease, row: Script) -> None:
     mine.step()
-    mandate = mine.mandate(1)
+    leader_token = mine.leader_token(1)
     taken_by_another(row)
-    assert mandate.holds()
+    assert leader_token.holds()
     assert mine.step() == LOOK
-    assert not mandate.holds()
+    assert not leader_token.holds()
     assert mine.leader is not None
     assert mine.leader.holder == str(OTHER)
     assert not mine.is_blind
@@ -147,14 +147,14 @@ def test_a_mandate_of_an_earlier_epoch_holds_no_more_though_the_same_process_lea
     mine: LeaderLease, row: Script
 ) -> None:
     mine.step()
-    mandate = mine.mandate(1)
+    leader_token = mine.leader_token(1)
     taken_by_another(row)
     mine.step()
     row.tenure = replace(row.tenure, expires_at=0, left=0)
     mine.step()
     assert mine.epoch() == 3
-    assert not mandate.holds()
-    assert mine.mandate(3).holds()
+    assert not leader_token.holds()
+    assert mine.leader_token(3).holds()
 
 
 def test_whoever_does_not_stand_asks_nothing_and_leads_nobody(mine: LeaderLease, row: Script) -> None:

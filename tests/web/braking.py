@@ -57,7 +57,7 @@ def spend(count: int, queue: QueueRef = MAIL, *, completed: int = 300, limit: in
     swap_one(
         BUDGET,
         SafetyLimitScope.of(queue),
-        lambda purse, at: purse.take(at, count, RetryBudgetLimit(limit, completed))[1],
+        lambda budget_state, at: budget_state.take(at, count, RetryBudgetLimit(limit, completed))[1],
     )
 
 

@@ -126,15 +126,15 @@ def _told(run: BulkRun, selection: BulkSelection | None) -> dict[str, Any]:
 
 
 class BulkRunner:
-    """Executes open bulk runs, one thread at a time. It ends after the current chunk, on `stop` or without its mandate.
+    """Executes open bulk runs, one thread at a time; ends after a chunk, on `stop` or without its leader token.
 
-    Actions under a mandate are fenced by its epoch. Without one they run under no leadership.
+    Actions under a leader token are fenced by its epoch. Without one they run under no leadership.
     """
 
-    def __init__(self, registry: ConnectionRegistry, mandate: LeaderToken | None = None) -> None:
+    def __init__(self, registry: ConnectionRegistry, leader_token: LeaderToken | None = None) -> None:
         self._registry = registry
-        self._mandate = mandate
-        self._may = mandate.holds if mandate else always_leader
+        self._leader_token = leader_token
+        self._may = leader_token.holds if leader_token else always_leader
         self._stopping = threading.Event()
         self._held: dict[int, tuple[float, float]] = {}  # run → (when it is tried again, length of the delay)
         self._paces: dict[str, BulkThrottle] = {}
@@ -182,7 +182,7 @@ class BulkRunner:
             self._found[run.pk] = execute_run(
                 claim,
                 lambda: self._rest(run.deployment) and time.monotonic() < ends,
-                self._mandate,
+                self._leader_token,
                 self._found.pop(run.pk, None),
             )
         except BlockedByConsole as error:

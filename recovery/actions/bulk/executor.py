@@ -70,9 +70,12 @@ class RecordedJobs:
 
 
 def execute_run(
-    claim: BulkRunLock, go_on: Callable[[], bool], mandate: LeaderToken | None = None, found: RecordedJobs | None = None
+    claim: BulkRunLock,
+    go_on: Callable[[], bool],
+    leader_token: LeaderToken | None = None,
+    found: RecordedJobs | None = None,
 ) -> RecordedJobs:
-    """Executes a run until it ended or `go_on` returns False. `mandate`: the scheduler's; `found`: returned before.
+    """Executes a run until it ended or `go_on` returns False. `leader_token`: the scheduler's; `found`: from before.
 
     Raises Lost, Held, Fenced, StoreError, NotRecorded, Unsupported, Missing.
     """
@@ -80,10 +83,10 @@ def execute_run(
     if run.started_at is None:
         claim.beat(precheck.now(), started_at=precheck.now())
     order = run_rows.order_of(run)
-    if mandate:
-        if rival := mandate.rival(order.queue.deployment):
+    if leader_token:
+        if rival := leader_token.rival(order.queue.deployment):
             raise BlockedByConsole(rival)
-        order = replace(order, epoch=mandate.epoch, installation=mandate.installation)
+        order = replace(order, epoch=leader_token.epoch, installation=leader_token.installation)
     scene = precheck.build_context(order.queue, order.act, order.epoch, order.installation)
     scene.operator.fence(scene.target)  # earlier leaders are refused from now on, so what we read stays true
     if ENTRIES[order.act].in_steps:

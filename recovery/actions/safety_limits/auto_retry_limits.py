@@ -88,9 +88,11 @@ def take_budget(queue: QueueRef, wanted: int, limit: RetryBudgetLimit, now: int 
     """Takes up to `wanted` auto-retries from the budget. The caller must call `give_back` afterwards in any case."""
     grant = BudgetGrant(0, 0)
 
-    def change(purse: RetryBudgetState, at: int) -> RetryBudgetState:
+    def change(budget_state: RetryBudgetState, at: int) -> RetryBudgetState:
         nonlocal grant
-        known = RetryBudgetState.lost() if purse == RetryBudgetState() and _has_spent(queue, at) else purse
+        known = (
+            RetryBudgetState.lost() if budget_state == RetryBudgetState() and _has_spent(queue, at) else budget_state
+        )
         grant, left = known.take(at, wanted, limit)
         return left
 
@@ -101,15 +103,20 @@ def take_budget(queue: QueueRef, wanted: int, limit: RetryBudgetLimit, now: int 
 def return_budget(queue: QueueRef, grant: BudgetGrant, unused: int, now: int | None = None) -> None:
     """Returns what of a grant surely did not go, once its last job went; the others went just now at the latest."""
     if grant.count:
-        swap_one(BUDGET, SafetyLimitScope.of(queue), lambda purse, at: purse.give_back(grant, unused, at), now=now)
+        swap_one(
+            BUDGET,
+            SafetyLimitScope.of(queue),
+            lambda budget_state, at: budget_state.give_back(grant, unused, at),
+            now=now,
+        )
 
 
 def budget_free_at(queue: QueueRef, limit: RetryBudgetLimit, wanted: int = 1, now: int | None = None) -> int | None:
     """Returns when so many may go, at the earliest; None: never, the limit is smaller."""
     with _read():
         at = database_clock.now() if now is None else now
-        purse = limit_rows.read_row(BUDGET, SafetyLimitScope.of(queue)).value
-        return purse.found(at, limit).budget.free_at(at, limit, wanted)
+        budget_state = limit_rows.read_row(BUDGET, SafetyLimitScope.of(queue)).value
+        return budget_state.found(at, limit).budget.free_at(at, limit, wanted)
 
 
 # -- the breakers: one for each error, and one for all of a queue

@@ -26,9 +26,9 @@ class RetryBudgetState:
         return RetryBudgetState(RetryBudget.used_up(now, limit) if self.is_lost else self.budget, limit)
 
     def take(self, now: int, wanted: int, limit: RetryBudgetLimit) -> tuple[BudgetGrant, RetryBudgetState]:
-        purse = self.found(now, limit)
-        grant, left = purse.budget.take(now, wanted, limit)
-        return grant, replace(purse, budget=left)
+        budget_state = self.found(now, limit)
+        grant, left = budget_state.budget.take(now, wanted, limit)
+        return grant, replace(budget_state, budget=left)
 
     def give_back(self, grant: BudgetGrant, unused: int, now: int) -> RetryBudgetState:
         return replace(self, budget=self.budget.give_back(grant, unused, now))

@@ -24,7 +24,7 @@ class LeaderToken:
     right before each step that changes something, and so is `rival`: deployment → why another console acts there and
     this one does not, "" when this one does.
 
-    It belongs to its epoch: when the same process leads again under a later one, this mandate still does not hold.
+    It belongs to its epoch: when the same process leads again under a later one, this leader token still does not hold.
     """
 
     epoch: int

@@ -66,9 +66,9 @@ class Command(BaseCommand):
         asked, config = Namespace(**given), load_configuration()
         try:
             scan, queue = ScannerKind(asked.scanner), _place(asked, config)
-            mandate = None if asked.dry_run or asked.table else _mandate()
-            chosen = _chosen(asked, scan, mandate)
-            report, run = _run(scan, chosen.run, ScannerRunRequest(asked.dry_run, queue), mandate)
+            leader_token = None if asked.dry_run or asked.table else _leader_token()
+            chosen = _chosen(asked, scan, leader_token)
+            report, run = _run(scan, chosen.run, ScannerRunRequest(asked.dry_run, queue), leader_token)
         except UnstallError as error:
             raise CommandError(str(error), returncode=_status(error)) from error
         except Error as error:
@@ -91,7 +91,7 @@ def _place(asked: Namespace, config: Config) -> QueueRef | None:
     return arguments.queue(asked.queue, config) if asked.queue else None
 
 
-def _mandate() -> LeaderToken:
+def _leader_token() -> LeaderToken:
     try:
         leader = _Leader()
     except Error as error:
@@ -138,13 +138,13 @@ class _Chosen:
     troubles: tuple[str, ...] = ()
 
 
-def _chosen(asked: Namespace, scan: ScannerKind, mandate: LeaderToken | None) -> _Chosen:
+def _chosen(asked: Namespace, scan: ScannerKind, leader_token: LeaderToken | None) -> _Chosen:
     """Prepares the run with a snapshot and the scanners. A startup sweep needs its table only."""
     registry = shared()
     if asked.table:
         return _Chosen(_started(registry, asked.owner))
     snapshot = one_off_snapshot.take_snapshot(registry)
-    crew = ScannerRegistry(registry, lambda: snapshot, mandate, writes=not asked.dry_run)
+    crew = ScannerRegistry(registry, lambda: snapshot, leader_token, writes=not asked.dry_run)
     if scan not in crew.scans:
         raise BadOrder(f"{scan.value} has nothing to check: no table is configured.")
     silent = [one for one in snapshot.deployments if one.error] if scan.may_act else []
@@ -161,10 +161,10 @@ def _started(registry: ConnectionRegistry, owner: str) -> ScannerFunction:
 
 
 def _run(
-    scan: ScannerKind, run: ScannerFunction, asked: ScannerRunRequest, mandate: LeaderToken | None
+    scan: ScannerKind, run: ScannerFunction, asked: ScannerRunRequest, leader_token: LeaderToken | None
 ) -> tuple[ScannerReport, int | None]:
-    row = _row(scan, asked, mandate)
-    epoch = mandate.epoch if mandate else None
+    row = _row(scan, asked, leader_token)
+    epoch = leader_token.epoch if leader_token else None
     turn = ScannerRunner(scan, run, ScannerRunRecorder(shared(), epoch))
     report = turn.run(_now(), row, asked)
     if turn.failure:
@@ -172,10 +172,10 @@ def _run(
     return report or ScannerReport(), row.pk if row else None
 
 
-def _row(scan: ScannerKind, asked: ScannerRunRequest, mandate: LeaderToken | None) -> ScanRun | None:
+def _row(scan: ScannerKind, asked: ScannerRunRequest, leader_token: LeaderToken | None) -> ScanRun | None:
     """Records the run in the database and returns its row; None for a dry run that cannot be recorded."""
     try:
-        epoch = mandate.epoch if mandate else None
+        epoch = leader_token.epoch if leader_token else None
         return scanner_control.start_from_shell(arguments.actor(), scan, asked.dry_run, asked.queue, epoch)
     except NotRecorded:
         if asked.dry_run:

@@ -168,9 +168,9 @@ def _of(queue: QueueRef | None, now: int) -> SafetyLimits:
 
 def _gauges(place: SafetyLimitScope | None, now: int) -> Iterator[QueueBudget]:
     for row in limit_rows.rows_of_kind(BUDGET, place).filter(at__gt=now - _SPENT_FOR).order_by("-at")[:_READ]:
-        purse = limit_rows.decode_row(BUDGET, row).value
-        budget = purse.found(now, purse.limit).budget
-        yield QueueBudget(_queue(row), budget.gauge(now, purse.limit))
+        budget_state = limit_rows.decode_row(BUDGET, row).value
+        budget = budget_state.found(now, budget_state.limit).budget
+        yield QueueBudget(_queue(row), budget.gauge(now, budget_state.limit))
 
 
 def _breakers(place: SafetyLimitScope | None, now: int) -> Iterator[ErrorBreaker]:

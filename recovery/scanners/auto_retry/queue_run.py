@@ -43,14 +43,20 @@ class QueueAutoRetry:
     """
 
     def __init__(
-        self, queue: Queue, deeds: ScannerActions, clock: Callable[[], int], *, cursor: str = "", never: str = ""
+        self,
+        queue: Queue,
+        scanner_actions: ScannerActions,
+        clock: Callable[[], int],
+        *,
+        cursor: str = "",
+        never: str = "",
     ) -> None:
         self.finds: list[ScannerFinding] = []
         self.holds: dict[str, str] = {}
         self._queue = queue
-        self._deeds = deeds
+        self._scanner_actions = scanner_actions
         self._clock = clock
-        self._candidates = RetryCandidates(queue, lambda: deeds.policy(queue.ref).policy, cursor)
+        self._candidates = RetryCandidates(queue, lambda: scanner_actions.policy(queue.ref).policy, cursor)
         self._never = never
         self._observed = ""  # why due jobs are not retried
         self._held: set[str] = set()  # errors whose breaker is open
@@ -72,13 +78,13 @@ class QueueAutoRetry:
         """
         ref = self._queue.ref
         now = self._clock()
-        if self._deeds.is_stopped:
+        if self._scanner_actions.is_stopped:
             return None
-        self._observed = self._never or self._deeds.why_not(ref)
+        self._observed = self._never or self._scanner_actions.why_not(ref)
         if self._observed:
             return self._look_on(now)
         feedback.settle_jobs(self._queue, auto_retry_limits.unsettled_retries(ref, now).get(ref, ()), now)
-        room = min(STEP, self._deeds.room(ref))
+        room = min(STEP, self._scanner_actions.room(ref))
         if not room:
             self._tell_full()
             return None
@@ -89,7 +95,7 @@ class QueueAutoRetry:
     def close(self) -> None:
         """Adds the finds of what was not retried: one for each job that would have been, and one for each reason."""
         if self._observed:
-            due = self._candidates.waiting[: self._deeds.room(self._queue.ref)]
+            due = self._candidates.waiting[: self._scanner_actions.room(self._queue.ref)]
             self.finds += [ScannerFinding(self._queue.ref.job(one.id), _what(one), self._observed) for one in due]
         for rule, kept in self._candidates.kept.items():
             jobs = "1 failed job is" if kept.count == 1 else f"{kept.count:,} failed jobs are"
@@ -176,9 +182,9 @@ class QueueAutoRetry:
         admitted = set(auto_retry_limits.admit_retries(ref, jobs, self._clock()))
         self._candidates.put_back([due for due in going if due.id not in admitted])
         going = [due for due in going if due.id in admitted]
-        sentence = self._deeds.policy(ref).sentence(PolicyScanner.AUTO_RETRY, self._clock())
+        sentence = self._scanner_actions.policy(ref).sentence(PolicyScanner.AUTO_RETRY, self._clock())
         wishes = [ScannerActionRequest(ExpectedJob.of(due.failed.row), _what(due), sentence) for due in going]
-        finds = self._deeds.do(Action.RETRY, ref, wishes)
+        finds = self._scanner_actions.do(Action.RETRY, ref, wishes)
         self.finds += finds
         stayed = [find.job.id for find in finds if find.outcome not in _WENT]
         if stayed:
@@ -208,7 +214,7 @@ class QueueAutoRetry:
         return now
 
     def _may_look_on(self) -> bool:
-        candidates, room = self._candidates, self._deeds.room(self._queue.ref)
+        candidates, room = self._candidates, self._scanner_actions.room(self._queue.ref)
         return candidates.may_have_more and candidates.looked < OBSERVED and len(candidates.waiting) < room
 
     def _tell_full(self) -> None:

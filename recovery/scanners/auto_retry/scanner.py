@@ -46,13 +46,13 @@ WaitFunction = Callable[[float], object]
 
 
 class AutoRetry:
-    """Auto-retry scanner; one run at a time, with `follow` beside it. `mandate` None: unknown leader, dry runs only."""
+    """Auto-retry scanner; one run at a time, `follow` beside it. `leader_token` None: unknown leader, dry runs only."""
 
     def __init__(
         self,
         registry: ConnectionRegistry,
         newest: Callable[[], Snapshot | None],
-        mandate: LeaderToken | None,
+        leader_token: LeaderToken | None,
         holding: BlockingReasons,
         *,
         now: Callable[[], int] = database_clock.now,
@@ -60,7 +60,7 @@ class AutoRetry:
     ) -> None:
         self.registry = registry
         self._newest = newest
-        self._mandate = mandate
+        self._leader_token = leader_token
         self._holding = holding
         self._stopping = threading.Event()
         self.now = now
@@ -72,8 +72,10 @@ class AutoRetry:
         if snapshot is None:
             return ScannerReport(faults=(NO_SNAPSHOT,))
         book = LivePolicies(self.registry.config, clock=lambda: self.now() / SECOND)
-        deeds = ScannerActions(self._mandate, ScannerKind.AUTO_RETRY, book, self._holding, dry_run=dry_run)
-        tour = _Tour(self, deeds, self.now() + RUN)
+        scanner_actions = ScannerActions(
+            self._leader_token, ScannerKind.AUTO_RETRY, book, self._holding, dry_run=dry_run
+        )
+        tour = _Tour(self, scanner_actions, self.now() + RUN)
         for sample in readable_samples(snapshot, queue, tour.faults):
             tour.reached += 1
             tour.add(Queue(sample.ref, sample.flavour, sample))
@@ -82,7 +84,7 @@ class AutoRetry:
 
     def follow(self, now: int) -> int:
         """Settles retried jobs that have ended; returns how many queues had any to settle. Raises NotRecorded."""
-        if self._mandate is None or not self._mandate.holds():
+        if self._leader_token is None or not self._leader_token.holds():
             return 0
         outs = auto_retry_limits.unsettled_retries(now=self.now())
         for ref, out in outs.items():
@@ -113,11 +115,11 @@ class AutoRetry:
 class _Tour:
     """Way of one run round the queues."""
 
-    def __init__(self, scanner: AutoRetry, deeds: ScannerActions, ends: int) -> None:
+    def __init__(self, scanner: AutoRetry, scanner_actions: ScannerActions, ends: int) -> None:
         self.faults: list[str] = []
         self.reached = 0  # queues
         self._scanner = scanner
-        self._deeds = deeds
+        self._scanner_actions = scanner_actions
         self._ends = ends
         self._all: dict[QueueRef, QueueAutoRetry] = {}
         self._due: dict[QueueRef, int] = {}  # when to go on with queues that are not finished
@@ -127,7 +129,7 @@ class _Tour:
             ref, scanner = queue.ref, self._scanner
             why = N8N if is_n8n(ref, queue.flavour) else action_refusal(queue, Action.RETRY)
             self._all[ref] = QueueAutoRetry(
-                queue, self._deeds, scanner.now, cursor=scanner.cursors.get(ref, ""), never=why
+                queue, self._scanner_actions, scanner.now, cursor=scanner.cursors.get(ref, ""), never=why
             )
             self._due[ref] = 0
 
@@ -146,13 +148,13 @@ class _Tour:
         for ref, one in self._all.items():
             one.close()
             self._scanner.cursors[ref] = one.resume
-        holds = (*self._deeds.holds, *(hold for one in self._all.values() for hold in one.holds.values()))
+        holds = (*self._scanner_actions.holds, *(hold for one in self._all.values() for hold in one.holds.values()))
         return ScannerReport(
             looked=sum(one.looked for one in self._all.values()),
             finds=tuple(find for one in self._all.values() for find in one.finds),
             holds=tuple(dict.fromkeys(holds)),
-            faults=tuple(dict.fromkeys((*self.faults, *self._deeds.faults))),
-            is_refused=self._deeds.is_refused,
+            faults=tuple(dict.fromkeys((*self.faults, *self._scanner_actions.faults))),
+            is_refused=self._scanner_actions.is_refused,
             reached=self.reached,
         )
 
@@ -169,7 +171,7 @@ class _Tour:
             self._due[ref] = at
 
     def _may_go_on(self) -> bool:
-        stops = self._scanner.is_stopping or self._deeds.is_stopped
+        stops = self._scanner.is_stopping or self._scanner_actions.is_stopped
         return not stops and self._scanner.now() < self._ends
 
     def _rest(self) -> None:

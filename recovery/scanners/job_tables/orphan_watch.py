@@ -51,10 +51,10 @@ class _Part:
 
 
 class TableOrphanWatch:
-    def __init__(self, registry: ConnectionRegistry, database: Database, casebook: IncidentStore | None) -> None:
+    def __init__(self, registry: ConnectionRegistry, database: Database, incident_store: IncidentStore | None) -> None:
         self.name = database.name
         self._registry = registry
-        self._cases = TableIncidentSync(casebook) if casebook else None
+        self._cases = TableIncidentSync(incident_store) if incident_store else None
         self._reader = TableReader()
         self._parts: dict[QueueRef, _Part] = {}
         self._faults: list[str] = []

@@ -36,27 +36,27 @@ READ_ONLY = "The database is configured to be read only."
 
 
 class StartupSweep:
-    """Startup sweep; for one thread at a time. `mandate` None: unknown leader, so the periodic sweep is a dry run."""
+    """Startup sweep; for one thread at a time. `leader_token` None: unknown leader, so a periodic run is dry."""
 
     def __init__(
         self,
         registry: ConnectionRegistry,
-        mandate: LeaderToken | None,
+        leader_token: LeaderToken | None,
         holding: BlockingReasons,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._registry = registry
-        self._mandate = mandate
+        self._leader_token = leader_token
         self._holding = holding
         self._outages = _Outages(registry, clock)
 
     def run(self, now: int, *, dry_run: bool = False, queue: QueueRef | None = None) -> ScannerReport:
         """Sweeps all tables, or one, for rows whose lease, heartbeat or age shows that no worker holds them."""
-        work = self._work(self._mandate, dry_run)
+        work = self._work(self._leader_token, dry_run)
         for table in self._registry.config.tables:
             ref = QueueRef(table.database, table.name)
             if queue in (None, ref):
-                duty = work.deeds.policy(ref).policy.startup_sweep
+                duty = work.scanner_actions.policy(ref).policy.startup_sweep
                 work.table(table, SweepTrigger(after=duty.after), now, self._outages.fresh)
         return work.report()
 
@@ -71,14 +71,15 @@ class StartupSweep:
             raise BadOrder(f"{printable(queue.deployment)} is not a database: only rows of job tables are swept.")
         table = wire.table(queue.base)
         sweep.check(table, occasion)
-        work = self._work(self._mandate or LeaderToken(0, always_leader), dry_run)
+        work = self._work(self._leader_token or LeaderToken(0, always_leader), dry_run)
         work.table(table, occasion, shared_clock.now())
         return work.report()
 
-    def _work(self, mandate: LeaderToken | None, dry_run: bool) -> _Work:
+    def _work(self, leader_token: LeaderToken | None, dry_run: bool) -> _Work:
         book = LivePolicies(self._registry.config)
         return _Work(
-            self._registry, ScannerActions(mandate, ScannerKind.STARTUP_SWEEP, book, self._holding, dry_run=dry_run)
+            self._registry,
+            ScannerActions(leader_token, ScannerKind.STARTUP_SWEEP, book, self._holding, dry_run=dry_run),
         )
 
 
@@ -145,7 +146,7 @@ class _Work:
     """State of one run of the startup sweep."""
 
     registry: ConnectionRegistry
-    deeds: ScannerActions
+    scanner_actions: ScannerActions
     looked: int = 0
     reached: int = 0  # tables
     found: int = 0
@@ -175,8 +176,8 @@ class _Work:
         _tell(ref, self.found - known, self.finds[before:])
 
     def report(self) -> ScannerReport:
-        holds = dict.fromkeys((*self.holds, *self.deeds.holds))
-        faults = dict.fromkeys((*self.faults, *self.deeds.faults))
+        holds = dict.fromkeys((*self.holds, *self.scanner_actions.holds))
+        faults = dict.fromkeys((*self.faults, *self.scanner_actions.faults))
         return ScannerReport(
             self.looked, tuple(self.finds), tuple(holds), tuple(faults), self.found, reached=self.reached
         )
@@ -186,10 +187,10 @@ class _Work:
         if held:
             self._keep([ScannerFinding(ref.job(one.look.row.id), one.evidence, held) for one in found])
             return
-        policy = self.deeds.policy(ref).sentence(PolicyScanner.STARTUP_SWEEP, now)
+        policy = self.scanner_actions.policy(ref).sentence(PolicyScanner.STARTUP_SWEEP, now)
         options = ActionOptions(at_start=occasion.is_start)
         wishes = [ScannerActionRequest(ExpectedJob.of(one.look.row), one.evidence, policy) for one in found]
-        self._keep(self.deeds.do(Action.REQUEUE, ref, wishes, options))
+        self._keep(self.scanner_actions.do(Action.REQUEUE, ref, wishes, options))
 
     def _keep(self, finds: Sequence[ScannerFinding]) -> None:
         """Keeps the finds of all attempts, and the first finds of unchanged rows."""

@@ -35,22 +35,22 @@ log = logging.getLogger(__name__)
 class ExecutionRescue:
     """Rescues lost executions for the leader. For one thread at a time."""
 
-    def __init__(self, registry: ConnectionRegistry, mandate: LeaderToken) -> None:
+    def __init__(self, registry: ConnectionRegistry, leader_token: LeaderToken) -> None:
         self._registry = registry
-        self._mandate = mandate
+        self._leader_token = leader_token
         self._tried: dict[int, tuple[int, int]] = {}  # by the number of the loss: how often, and when last
 
     def run(self, now: int) -> None:
         """Rescues what is due on each n8n that is configured for it. Raises Error of the own database."""
         self._tried = {number: tried for number, tried in self._tried.items() if now - tried[1] < _LOST_FOR}
         for n8n in self._registry.config.n8n:
-            if n8n.automatic and not self._mandate.rival(n8n.queue.deployment):
+            if n8n.automatic and not self._leader_token.rival(n8n.queue.deployment):
                 self._rescue(n8n, now)
 
     def _rescue(self, n8n: N8nInstallation, now: int) -> None:
         """Rescues one execution after the other; each is checked right before, as a worker may hold it again."""
         for loss in list(self._due(n8n, now))[:AT_ONCE]:
-            if not self._mandate.holds():
+            if not self._leader_token.holds():
                 return
             attempts = self._tried.get(loss.number, (0, 0))[0]
             self._tried[loss.number] = attempts + 1, now
@@ -71,8 +71,8 @@ class ExecutionRescue:
             _ACTOR,
             reason[:REASON_LIMIT],
             seen,
-            epoch=self._mandate.epoch,
-            installation=self._mandate.installation,
+            epoch=self._leader_token.epoch,
+            installation=self._leader_token.installation,
         )
         return runner.perform(order)
 

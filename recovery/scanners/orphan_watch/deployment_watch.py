@@ -70,14 +70,14 @@ class DeploymentWatch:
         self,
         registry: ConnectionRegistry,
         deployment: Deployment,
-        casebook: IncidentStore | None,
+        incident_store: IncidentStore | None,
         brake: RedisPauseGuard | None = None,
     ) -> None:
         self.name = deployment.name
         self._registry = registry
         self._posts: dict[QueueRef, QueueState] = {}
-        self._recall = WatchMemory(registry, deployment.name, writes=casebook is not None)
-        self._cases = IncidentSync(casebook) if casebook else None
+        self._recall = WatchMemory(registry, deployment.name, writes=incident_store is not None)
+        self._cases = IncidentSync(incident_store) if incident_store else None
         self._arrivals = WorkerChanges()
         self._instances = N8nInstanceWatch(registry.config)
         self._shutdowns = ShutdownLogs(registry.config)
@@ -137,14 +137,14 @@ class DeploymentWatch:
         if alive.run_id != self._run_id:
             for post in posts.values():
                 post.jobs.forget_locks()
-        patrol = ActiveJobReader(wire, posts)
-        patrol.find(now)
+        job_reader = ActiveJobReader(wire, posts)
+        job_reader.find(now)
         for post in posts.values():
             post.learn_locks(now)
             post.learn_rhythm(now)
-        patrol.inquire(now)
+        job_reader.inquire(now)
         around = self._around(posts, workers, snapshot, now)
-        patrol.look(around)
+        job_reader.look(around)
         self._follow_locks(alive, around, now)
         self._tell_brake(alive, posts, around)
         tallies, found = self._judge(posts, around, snapshot, now)

@@ -20,8 +20,8 @@ RESOLVED = 5_000  # incidents resolved by one pass and queue: four short command
 
 
 class IncidentSync:
-    def __init__(self, casebook: IncidentStore) -> None:
-        self._book = casebook
+    def __init__(self, incident_store: IncidentStore) -> None:
+        self._book = incident_store
 
     def has(self, ref: QueueRef) -> bool:
         return bool(self._book.cases(ref))

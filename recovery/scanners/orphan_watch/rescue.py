@@ -42,7 +42,7 @@ class OrphanRescue:
     def act(
         self,
         found: Iterable[DeploymentFindings],
-        deeds: ScannerActions,
+        scanner_actions: ScannerActions,
         *,
         queue: QueueRef | None = None,
         tells: bool = False,
@@ -56,19 +56,23 @@ class OrphanRescue:
         here = {one.ref for one in chain.from_iterable(groups.values())}
         self._refused = {ref: kept for ref, kept in self._refused.items() if ref in here}
         soon = chain.from_iterable(one.soon for one in found)
-        self.is_pending = any(deeds.policy(ref).policy.may_act(PolicyScanner.ORPHAN_WATCH) for ref in soon)
+        self.is_pending = any(scanner_actions.policy(ref).policy.may_act(PolicyScanner.ORPHAN_WATCH) for ref in soon)
         finds: list[ScannerFinding] = []
         for ref, group in groups.items():
             if queue in (None, ref):
-                finds += self._queue(ref, group, deeds, tells=tells and len(finds) < TOLD)
+                finds += self._queue(ref, group, scanner_actions, tells=tells and len(finds) < TOLD)
         return ScannerReport(
-            len(here), tuple(finds), tuple(deeds.holds), tuple(deeds.faults), is_refused=deeds.is_refused
+            len(here),
+            tuple(finds),
+            tuple(scanner_actions.holds),
+            tuple(scanner_actions.faults),
+            is_refused=scanner_actions.is_refused,
         )
 
     def _queue(
-        self, ref: QueueRef, group: Sequence[RescueCandidate], deeds: ScannerActions, *, tells: bool
+        self, ref: QueueRef, group: Sequence[RescueCandidate], scanner_actions: ScannerActions, *, tells: bool
     ) -> list[ScannerFinding]:
-        policy = deeds.policy(ref).policy
+        policy = scanner_actions.policy(ref).policy
         if not tells and not policy.may_act(PolicyScanner.ORPHAN_WATCH):
             return []
         duty = policy.orphan_watch
@@ -76,21 +80,23 @@ class OrphanRescue:
         against = [(one, one.why_not(duty)) for one in group]
         ready = [one for one, why in against if not why and not self._was_refused(one)]
         left = [ScannerFinding(one.ref, one.what, why) for one, why in against if why][:TOLD] if tells else []
-        return [*self._carry_out(ref, ready, deeds, tells=tells), *left]
+        return [*self._carry_out(ref, ready, scanner_actions, tells=tells), *left]
 
     def _carry_out(
-        self, ref: QueueRef, ready: Sequence[RescueCandidate], deeds: ScannerActions, *, tells: bool
+        self, ref: QueueRef, ready: Sequence[RescueCandidate], scanner_actions: ScannerActions, *, tells: bool
     ) -> list[ScannerFinding]:
         if not ready:
             return []
-        if why := deeds.why_not(ref):
-            return [ScannerFinding(one.ref, one.what, why) for one in ready[: TOLD if tells else deeds.room(ref)]]
-        most = deeds.room(ref) + 1  # one more, so that the report says when not all may go
+        if why := scanner_actions.why_not(ref):
+            return [
+                ScannerFinding(one.ref, one.what, why) for one in ready[: TOLD if tells else scanner_actions.room(ref)]
+            ]
+        most = scanner_actions.room(ref) + 1  # one more, so that the report says when not all may go
         healthy = [one for one in ready if not one.one.is_quarantined][:most]
         quarantined = [one for one in ready if one.one.is_quarantined][:most]  # unless a person has released it
         going, left = self._counted(ref, [*healthy, *quarantined])
-        done = self._requeue(ref, [one for one in going if not one.has_lost_worker], deeds)
-        done += self._release(ref, [one for one in going if one.has_lost_worker], deeds)
+        done = self._requeue(ref, [one for one in going if not one.has_lost_worker], scanner_actions)
+        done += self._release(ref, [one for one in going if one.has_lost_worker], scanner_actions)
         self._remember(done, {one.ref: one for one in going})
         return done + (left if tells else [])
 
@@ -108,31 +114,39 @@ class OrphanRescue:
             ScannerFinding(one.ref, one.what, finding.QUARANTINED) for one in chosen if one.ref.id in quarantined
         ]
 
-    def _requeue(self, ref: QueueRef, going: Sequence[RescueCandidate], deeds: ScannerActions) -> list[ScannerFinding]:
+    def _requeue(
+        self, ref: QueueRef, going: Sequence[RescueCandidate], scanner_actions: ScannerActions
+    ) -> list[ScannerFinding]:
         return list(
-            deeds.do(Action.REQUEUE, ref, [self._wish(one, ExpectedJob.of(one.one.row), deeds) for one in going])
+            scanner_actions.do(
+                Action.REQUEUE, ref, [self._wish(one, ExpectedJob.of(one.one.row), scanner_actions) for one in going]
+            )
         )
 
-    def _release(self, ref: QueueRef, going: Sequence[RescueCandidate], deeds: ScannerActions) -> list[ScannerFinding]:
-        held = self._held(ref, going, deeds)
+    def _release(
+        self, ref: QueueRef, going: Sequence[RescueCandidate], scanner_actions: ScannerActions
+    ) -> list[ScannerFinding]:
+        held = self._held(ref, going, scanner_actions)
         if not held:
             return []
-        wishes = [self._wish(one, held[one.ref.id], deeds) for one in going if one.ref.id in held]
+        wishes = [self._wish(one, held[one.ref.id], scanner_actions) for one in going if one.ref.id in held]
         return incident_guard.release_as_proven(
             ref,
             list(held),
             going[0].around.now,
-            lambda: deeds.do(Action.RELEASE, ref, wishes, ActionOptions(requeue=True)),
+            lambda: scanner_actions.do(Action.RELEASE, ref, wishes, ActionOptions(requeue=True)),
         )
 
-    def _held(self, ref: QueueRef, going: Sequence[RescueCandidate], deeds: ScannerActions) -> dict[str, ExpectedJob]:
+    def _held(
+        self, ref: QueueRef, going: Sequence[RescueCandidate], scanner_actions: ScannerActions
+    ) -> dict[str, ExpectedJob]:
         """Reads the jobs with their lock tokens, which a pass does not read. Jobs that have moved are left out."""
         if not going:
             return {}
         try:
             rows = active_jobs.details(self._registry.wire(ref.deployment), ref, [one.ref.id for one in going])
         except StoreError as error:
-            deeds.faults.append(str(error))
+            scanner_actions.faults.append(str(error))
             return {}
         return {
             row.id: ExpectedJob.of(row)
@@ -143,9 +157,9 @@ class OrphanRescue:
         }
 
     @staticmethod
-    def _wish(one: RescueCandidate, seen: ExpectedJob, deeds: ScannerActions) -> ScannerActionRequest:
+    def _wish(one: RescueCandidate, seen: ExpectedJob, scanner_actions: ScannerActions) -> ScannerActionRequest:
         return ScannerActionRequest(
-            seen, one.what, deeds.policy(one.ref.queue).sentence(PolicyScanner.ORPHAN_WATCH, one.around.now)
+            seen, one.what, scanner_actions.policy(one.ref.queue).sentence(PolicyScanner.ORPHAN_WATCH, one.around.now)
         )
 
     def _was_refused(self, one: RescueCandidate) -> bool:

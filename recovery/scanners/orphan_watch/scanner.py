@@ -56,11 +56,14 @@ class OrphanWatch:
         self._registry = registry
         self._may = may
         self._newest = newest
-        casebook = IncidentStore(partial(outbox.enqueue_event, registry.config)) if writes else None
-        self._casebook = casebook
+        incident_store = IncidentStore(partial(outbox.enqueue_event, registry.config)) if writes else None
+        self._incident_store = incident_store
         self._beats: list[DeploymentWatch | TableOrphanWatch] = [
-            *(DeploymentWatch(registry, deployment, casebook, brake) for deployment in registry.config.deployments),
-            *(TableOrphanWatch(registry, database, casebook) for database in registry.config.databases),
+            *(
+                DeploymentWatch(registry, deployment, incident_store, brake)
+                for deployment in registry.config.deployments
+            ),
+            *(TableOrphanWatch(registry, database, incident_store) for database in registry.config.databases),
         ]
         self._rescue = OrphanRescue(registry)
         self._found: list[DeploymentFindings] = []
@@ -74,18 +77,20 @@ class OrphanWatch:
     def scan(
         self,
         now: int,
-        deeds: Callable[[bool], ScannerActions],
+        scanner_actions: Callable[[bool], ScannerActions],
         *,
         dry_run: bool = False,
         queue: QueueRef | None = None,
     ) -> ScannerReport:
-        """Runs one pass and the actions that are permitted. `deeds` builds the actions of one run, dry or not.
+        """Runs one pass and the actions that are permitted. `scanner_actions` builds those of one run, dry or not.
 
         Raises StoreError when the state store does not answer, before anything is done.
         """
-        inbox = self.run(now) if self._casebook else self.look(now)
+        inbox = self.run(now) if self._incident_store else self.look(now)
         try:
-            report = self._rescue.act(self._found, deeds(dry_run), queue=queue, tells=dry_run or queue is not None)
+            report = self._rescue.act(
+                self._found, scanner_actions(dry_run), queue=queue, tells=dry_run or queue is not None
+            )
             self._close(report, now)
         except Error as error:
             report = ScannerReport(
@@ -105,9 +110,9 @@ class OrphanWatch:
             if find.outcome is Outcome.DONE:
                 groups.setdefault(find.job.queue, {})[find.job.id] = IncidentResolution(SCANNER, find.audit)
         for queue, ends in groups.items():
-            if self._casebook:
-                known = self._casebook.cases(queue)
-                self._casebook.close(queue, {id: end for id, end in ends.items() if id in known}, now)
+            if self._incident_store:
+                known = self._incident_store.cases(queue)
+                self._incident_store.close(queue, {id: end for id, end in ends.items() if id in known}, now)
 
     def run(self, now: int) -> StuckInbox:
         """Runs one pass and publishes it. A state store that refuses writes is a fault of the pass, which acts all the
@@ -129,7 +134,7 @@ class OrphanWatch:
         self._found = []
         if snapshot is None:
             return StuckInbox(now, faults=(NO_SNAPSHOT,))
-        faults = self._open_casebook()
+        faults = self._open_incident_store()
         found = [beat.look(snapshot, now) for beat in self._beats]
         self._found = found
         self.lost_at = frozenset(tally.queue.deployment for one in found for tally in one.tallies if tally.lost)
@@ -152,12 +157,12 @@ class OrphanWatch:
         except (ConfigError, StoreError):
             return ()
 
-    def _open_casebook(self) -> tuple[str, ...]:
-        if self._casebook is None:
+    def _open_incident_store(self) -> tuple[str, ...]:
+        if self._incident_store is None:
             return ()
         try:
-            self._casebook.load()
+            self._incident_store.load()
         except Error as error:
-            self._casebook.forget()
+            self._incident_store.forget()
             return (f"Incidents cannot be read: {type(error).__name__}.",)
         return ()

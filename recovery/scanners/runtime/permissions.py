@@ -19,16 +19,16 @@ PauseReasons = Callable[[str], tuple[str, ...]]  # deployment → why auto-recov
 
 @dataclass(frozen=True, slots=True)
 class ScannerPermissions:
-    """Permissions of scanners in one term. `mandate` None: the leader is unknown, so nothing may be changed."""
+    """Permissions of scanners in one term. `leader_token` None: the leader is unknown, so nothing may be changed."""
 
     registry: ConnectionRegistry
-    mandate: LeaderToken | None
+    leader_token: LeaderToken | None
     brakes: PauseReasons
 
-    def deeds(self, scan: ScannerKind, *, dry_run: bool = False) -> ScannerActions:
+    def scanner_actions(self, scan: ScannerKind, *, dry_run: bool = False) -> ScannerActions:
         """Builds the actions of a run. Raises Error of the database: then policies are unknown, and nothing is done."""
         book = LivePolicies(self.registry.config)
-        return ScannerActions(self.mandate, scan, book, self.holding(scan), dry_run=dry_run)
+        return ScannerActions(self.leader_token, scan, book, self.holding(scan), dry_run=dry_run)
 
     def holding(self, scan: ScannerKind) -> BlockingReasons:
         """Returns a function that tells what blocks this scanner at a queue, else why its deployment is paused."""

@@ -53,12 +53,12 @@ class ScannerActionRequest:
 class ScannerActions:
     """Actions of one run: changed jobs count against `most` of each queue, and what stops one action stops the rest.
 
-    `mandate` None: the leader is unknown. `dry_run`: nothing is changed, whatever the policies say.
+    `leader_token` None: the leader is unknown. `dry_run`: nothing is changed, whatever the policies say.
     """
 
     def __init__(
         self,
-        mandate: LeaderToken | None,
+        leader_token: LeaderToken | None,
         scanner: ScannerKind,
         book: PolicyLookup,
         holding: BlockingReasons,
@@ -68,7 +68,7 @@ class ScannerActions:
         self.holds: list[str] = []  # sentences about what blocked an action
         self.faults: list[str] = []  # what could not be done
         self.is_refused = False  # True if the store's user lacks a permission for some of it
-        self._mandate = mandate
+        self._leader_token = leader_token
         self._scanner = scanner
         self._book = book
         self._holding = holding
@@ -81,7 +81,7 @@ class ScannerActions:
     @property
     def is_stopped(self) -> bool:
         """True if this run makes no more changes anywhere."""
-        return bool(self._stopped) or (self._mandate is not None and not self._mandate.holds())
+        return bool(self._stopped) or (self._leader_token is not None and not self._leader_token.holds())
 
     def why_not(self, queue: QueueRef) -> str:
         """Returns why this queue may not be changed now; "": it may. A safety limit in effect is added to `holds`."""
@@ -91,7 +91,7 @@ class ScannerActions:
             return self._book.of(queue).sentence(PolicyScanner(self._scanner.value), precheck.now())
         if why := self._lost() or self._away.get(queue.deployment):
             return why
-        rival = self._mandate.rival(queue.deployment) if self._mandate else ""
+        rival = self._leader_token.rival(queue.deployment) if self._leader_token else ""
         held = rival or " ".join(self._holding(queue)) or self._refusal(queue)
         return self._held(held) if held else ""
 
@@ -118,8 +118,8 @@ class ScannerActions:
                 self._actor,
                 reason[:REASON_LIMIT],
                 options=options,
-                epoch=self._mandate.epoch if self._mandate else None,
-                installation=self._mandate.installation if self._mandate else "",
+                epoch=self._leader_token.epoch if self._leader_token else None,
+                installation=self._leader_token.installation if self._leader_token else "",
             )
             finds |= self._in_chunks(order, mine)
         return tuple(finds[wish.seen.id] for wish in wishes)
@@ -200,9 +200,9 @@ class ScannerActions:
 
     def _lost(self) -> str:
         """Returns why this run may change nothing any more; "" while the scheduler leads."""
-        if self._mandate is None:
+        if self._leader_token is None:
             return self._stop(NO_MANDATE)
-        return self._stopped if self._mandate.holds() else self._stop(LED)
+        return self._stopped if self._leader_token.holds() else self._stop(LED)
 
     def _full(self, queue: QueueRef) -> str:
         if self.room(queue):

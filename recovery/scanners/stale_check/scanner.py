@@ -59,13 +59,13 @@ class StaleCheck:
         self,
         registry: ConnectionRegistry,
         newest: Callable[[], Snapshot | None],
-        mandate: LeaderToken | None,
+        leader_token: LeaderToken | None,
         holding: BlockingReasons,
         again: Callable[[int], object] = int,
     ) -> None:
         self._registry = registry
         self._newest = newest
-        self._mandate = mandate
+        self._leader_token = leader_token
         self._holding = holding
         self._again = again
         self._jobs = StaleJobs(registry)
@@ -76,11 +76,13 @@ class StaleCheck:
         if snapshot is None:
             return ScannerReport(faults=(NO_SNAPSHOT,))
         book = LivePolicies(self._registry.config)
-        deeds = ScannerActions(self._mandate, ScannerKind.STALE_CHECK, book, self._holding, dry_run=dry_run)
-        look = _Look(self._registry, snapshot, self._jobs, book, deeds, now)
+        scanner_actions = ScannerActions(
+            self._leader_token, ScannerKind.STALE_CHECK, book, self._holding, dry_run=dry_run
+        )
+        look = _Look(self._registry, snapshot, self._jobs, book, scanner_actions, now)
         for sample in readable_samples(snapshot, queue, look.faults):
             look.at(Queue(sample.ref, sample.flavour, sample))
-        if not dry_run and not deeds.is_stopped:
+        if not dry_run and not scanner_actions.is_stopped:
             look.tidy(self._incidents, queue)
             self._call_again(look, now)
         if queue is None:
@@ -102,7 +104,7 @@ class _Look:
     snapshot: Snapshot
     jobs: StaleJobs
     book: LivePolicies
-    deeds: ScannerActions
+    scanner_actions: ScannerActions
     now: int
     looked: int = 0
     reached: int = 0
@@ -129,14 +131,14 @@ class _Look:
         self.faults.append(why)
 
     def report(self) -> ScannerReport:
-        faults = dict.fromkeys((*self.faults, *self.deeds.faults))
+        faults = dict.fromkeys((*self.faults, *self.scanner_actions.faults))
         return ScannerReport(
             self.looked,
             tuple(self.finds),
-            tuple(self.deeds.holds),
+            tuple(self.scanner_actions.holds),
             tuple(faults),
             reached=self.reached,
-            is_refused=self.deeds.is_refused,
+            is_refused=self.scanner_actions.is_refused,
         )
 
     def _queue(self, queue: Queue) -> None:
@@ -173,7 +175,7 @@ class _Look:
 
     def _done(self, ref: QueueRef, deed: _Deed, wishes: list[ScannerActionRequest]) -> Sequence[ScannerFinding]:
         def do() -> tuple[ScannerFinding, ...]:
-            return self.deeds.do(deed.act, ref, wishes, deed.options)
+            return self.scanner_actions.do(deed.act, ref, wishes, deed.options)
 
         ids = [wish.seen.id for wish in wishes]
         return incident_guard.release_as_proven(ref, ids, self.now, do) if deed is _RELEASE else do()
