@@ -93,3 +93,8 @@ def act(site: Site, word: str, queue: str, id: str, *more: str) -> dict[str, Any
     done = site.shell("act", word, "--queue", queue, *of, "--reason", "a test", "--yes", "--json", *more)
     assert done.stdout, done.stderr
     return dict(json.loads(done.stdout)["results"][0])
+
+
+def done(result: dict[str, Any]) -> None:
+    """It was carried out; if not, its reason is in the message."""
+    assert result["outcome"] == "done", result

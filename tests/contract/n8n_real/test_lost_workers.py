@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.n8n_console import EXECUTIONS, act, at_work, handed_over, is_abandoned, listed, mismatches
+from tests.n8n_console import EXECUTIONS, act, at_work, done, handed_over, is_abandoned, listed, mismatches
 from tests.n8n_flows import SlowServer, chain, slow_step, step, webhook
 from tests.n8n_real import RealN8n
 from tests.site import Site
@@ -115,7 +115,7 @@ def test_after_a_restart_of_main_2_leaves_what_a_lost_worker_ran_running_for_eve
         until(lambda: not n8n.job_of(execution), CHECK, "the other one's check has failed the job")
         line = listed(site, execution, "no job")
         assert (n8n.status(execution), line["repair"], slow.runs(execution)) == ("running", "mark crashed", 1)
-        assert act(site, "mark-crashed", EXECUTIONS, execution)["outcome"] == "done"
+        done(act(site, "mark-crashed", EXECUTIONS, execution))
     else:
         until(lambda: slow.runs(execution) == 2, CHECK, "the other one runs it again")
         slow.let_go()
@@ -141,7 +141,7 @@ def test_a_sub_workflow_whose_parent_died_with_its_worker_is_listed_and_marked(
     line = listed(site, child, "parent gone")
     assert (line["status"], line["job"], line["repair"]) == ("running", None, "mark crashed")
     assert n8n.status(child) == "running"
-    assert act(site, "mark-crashed", EXECUTIONS, child)["outcome"] == "done"
+    done(act(site, "mark-crashed", EXECUTIONS, child))
     assert n8n.status(child) == "crashed"
 
 

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from tests.n8n_console import EXECUTIONS, JOBS, act, at_work, compared, handed_over, listed, mismatches
+from tests.n8n_console import EXECUTIONS, JOBS, act, at_work, compared, done, handed_over, listed, mismatches
 from tests.n8n_flows import SlowServer
 from tests.n8n_real import RealN8n
 from tests.site import Site
@@ -95,7 +95,7 @@ def test_what_is_cancelled_in_the_editor_after_its_worker_died_leaves_a_job_that
     until(lambda: n8n.status(execution) == "canceled", 10, "it is canceled")
     line = listed(site, execution, "job left")
     assert (line["job"], line["state"], line["repair"]) == (job, "active", "remove")
-    assert act(site, "remove", JOBS, job)["outcome"] == "done"
+    done(act(site, "remove", JOBS, job))
     assert not n8n.store.client.exists(f"bull:jobs:{job}")
     n8n.start_worker()
     assert (n8n.status(execution), slow.runs(execution)) == ("canceled", 1)
@@ -115,7 +115,7 @@ def test_what_a_flush_lost_is_listed_as_without_a_job_and_what_runs_ends_by_itse
     until(lambda: running not in mismatches(site), 30, "it is listed no more")
     assert [(n8n.status(execution), slow.runs(execution)) for execution in waiting] == [("new", 0)] * 2
     for execution in waiting:
-        assert act(site, "mark-crashed", EXECUTIONS, execution)["outcome"] == "done"
+        done(act(site, "mark-crashed", EXECUTIONS, execution))
         assert n8n.status(execution) == "crashed"
     assert mismatches(site) == {}
 
@@ -132,7 +132,7 @@ def test_what_waits_in_a_paused_queue_is_listed_and_crashed_by_the_next_start_of
     until(lambda: n8n.status(execution) == "crashed", 60, "n8n marks it")
     until(lambda: mismatches(site).get(execution, line)["mismatch"] == "job left", 120, "it is listed as that")
     assert AWAY in mismatches(site)[execution]["fate"]
-    assert act(site, "resume", JOBS, "")["outcome"] == "done"
+    done(act(site, "resume", JOBS, ""))
     slow.let_go()
     n8n.start_worker()
     until(lambda: not n8n.has_jobs(), 30, "a worker has taken it")

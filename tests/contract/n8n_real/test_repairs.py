@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.n8n_api import PublicApi
-from tests.n8n_console import EXECUTIONS, JOBS, act, begun, lost
+from tests.n8n_console import EXECUTIONS, JOBS, act, begun, done, lost
 from tests.n8n_real import RealN8n
 from tests.n8n_schema import COLUMNS
 from tests.site import Site
@@ -77,7 +77,7 @@ def test_what_was_failed_is_not_relaunched_because_n8n_would_run_nothing(
     n8n: RealN8n, site: Site, key: str, worker: str
 ) -> None:
     execution, job = lost(n8n, site)
-    assert act(site, "fail", JOBS, job)["outcome"] == "done"
+    done(act(site, "fail", JOBS, job))
     until(lambda: n8n.status(execution) == "error", error_seconds(n8n), "it is an error in n8n")
     n8n.start_worker()
     refused = act(site, "relaunch", EXECUTIONS, execution, "--consent", "--force")
@@ -93,7 +93,7 @@ def test_one_whose_worker_died_runs_again_before_it_is_failed(n8n: RealN8n, site
     assert told["outcome"] == "done", told
     made = re.findall(r"execution ([0-9]+)", told["why"])[0]
     assert n8n.rows('SELECT "retryOf" FROM execution_entity WHERE id = %s', int(made)) == [(execution,)]
-    assert act(site, "fail", JOBS, job)["outcome"] == "done"
+    done(act(site, "fail", JOBS, job))
     n8n.start_worker()
     until(lambda: n8n.status(made) == "running", 30, "n8n runs it, though nobody waits for its answer")
     assert act(site, "cancel", JOBS, until(lambda: n8n.held_job_of(made), 10, "its job"))["outcome"] == "done"
