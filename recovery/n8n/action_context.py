@@ -8,6 +8,7 @@ from recovery.backends.bull import job_fields
 from recovery.config import N8nInstallation
 from recovery.domain.identifiers import QueueRef
 from recovery.domain.n8n.action_context import ExecutionActionContext
+from recovery.domain.n8n.comparison import N8nComparison
 from recovery.domain.n8n.executions import Execution
 from recovery.domain.n8n.jobs import N8nJob
 from recovery.domain.n8n.mismatches import MismatchRepair
@@ -117,17 +118,30 @@ def verdicts(claims: Iterable[N8nJob], snapshot: Snapshot | None, now: int) -> I
 def _alone_since(
     registry: ConnectionRegistry, n8n: N8nInstallation, alone: Sequence[Execution], now: int
 ) -> dict[str, int]:
-    """Returns since when executions have had no job; without a state store nothing is remembered."""
+    """Returns since when executions have had no job; without a state store nothing is remembered.
+
+    A comparison knows of one before it lists it. That counts for an execution that began before, not for a later start.
+    """
     try:
-        return marks.first_seen(registry.state(), n8n.name, alone, now)
+        marked = marks.first_seen(registry.state(), n8n.name, alone, now)
     except (ConfigError, StoreError):
         return {}
+    found = _newest(n8n)
+    young = {one.id: at for one in alone if found and (at := found.young_since(one.id)) is not None}
+    began = {one.id: one.began_at for one in alone}
+    return {
+        id: min(at, young[id]) if id in young and (began[id] or now) <= young[id] else at for id, at in marked.items()
+    }
 
 
 def _listed(n8n: N8nInstallation) -> frozenset[str]:
     """Returns executions for which the newest comparison suggests to mark them as crashed."""
-    truth = next(
-        (one for one in comparison_store.newest() if one.name == n8n.name and not comparison_store.is_old(one)), None
-    )
-    pairs = truth.pairs if truth else ()
+    found = _newest(n8n)
+    pairs = found.pairs if found else ()
     return frozenset(pair.id for pair in pairs if pair.finding and pair.finding.repair is MismatchRepair.MARK)
+
+
+def _newest(n8n: N8nInstallation) -> N8nComparison | None:
+    """Returns the newest comparison of this installation, unless it is old."""
+    found = (one for one in comparison_store.newest() if one.name == n8n.name and not comparison_store.is_old(one))
+    return next(found, None)

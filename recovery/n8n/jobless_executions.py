@@ -98,7 +98,7 @@ def _since(pair: JobExecutionPair, now: int) -> int:
     comparison.
     """
     finding = pair.finding
-    if finding is None or finding.kind is not MismatchKind.NO_JOB or finding.since is None:
+    if finding is None or finding.kind not in (MismatchKind.NO_JOB, MismatchKind.DEAD_PARENT) or finding.since is None:
         return now
     return finding.since
 

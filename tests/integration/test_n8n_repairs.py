@@ -250,6 +250,18 @@ class TestMark:
         assert "n8n itself waits 30 s" in result.why
         assert here.yard.status(lost) == "running"
 
+    @pytest.mark.parametrize(("started_ago", "outcome"), [(MINUTES, Outcome.DONE), (10, Outcome.REFUSED)])
+    def test_at_once_what_a_comparison_met_half_a_minute_ago_unless_it_was_started_since(
+        self, here: Mending, started_ago: float, outcome: Outcome
+    ) -> None:
+        lost = here.yard.execution("running", ago=MINUTES)
+        here.watch.discover()
+        here.watch.look()
+        scanner = ComparisonScanner(registry.registry(), lambda: here.watch.snapshot)
+        assert scanner.run(now_ms() - 31_000)[0].pairs == ()
+        here.yard.started(Run(lost, ""), ago=started_ago)
+        assert here.does(Action.MARK, lost).outcome is outcome
+
     def test_not_while_a_worker_that_is_older_than_it_may_still_run_it(self, here: Mending) -> None:
         """As after a flush of Redis: the worker goes on, and writes how the execution ended."""
         run = here.held()

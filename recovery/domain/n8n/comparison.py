@@ -111,6 +111,11 @@ class N8nComparison:
         """Number of mismatches that an operator has to look at."""
         return sum(count for kind, count in self.counts.items() if kind.needs_a_person)
 
+    def young_since(self, execution: str) -> int | None:
+        """Returns when an execution was first seen without a live job, if it is not listed for that yet."""
+        keys = (f"{kind} {execution} " for kind in (MismatchKind.NO_JOB, MismatchKind.DEAD_PARENT))
+        return next((self.young[key] for key in keys if key in self.young), None)
+
     def owns(self, queue: QueueRef) -> bool:
         """Returns True if this is its queue, or that of one of its worker pools."""
         own = self.queue
