@@ -108,7 +108,8 @@ def test_what_a_flush_lost_is_listed_as_without_a_job_and_what_runs_ends_by_itse
     running, _ = at_work(n8n, slow)
     waiting = [handed_over(n8n, "slow") for _ in range(2)]
     n8n.store.flush()
-    for execution in (running, *waiting):
+    assert listed(site, running, "no job")["repair"] == "check the workers"  # one of them may run it, and does
+    for execution in waiting:
         assert listed(site, execution, "no job")["repair"] == "mark crashed"
     slow.let_go()
     until(lambda: n8n.status(running) == "success", 30, "its worker has written how it ended")
