@@ -2,7 +2,7 @@
 
 import os
 
-from tests.keys import SECRET_KEY
+from tests.support.stores.keys import SECRET_KEY
 
 # What the processes under test keep in the state store is signed: whoever measures reads it with their key.
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")

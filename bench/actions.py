@@ -17,10 +17,10 @@ from recovery.domain.actions.types import Action, ActionOptions, ExpectedJob, Ou
 from recovery.domain.identifiers import QueueRef
 from recovery.domain.jobs import JobState
 from recovery.stores.redis.client import StoreClient
-from tests.fleet import Fleet, Queue
-from tests.hands import Hand
-from tests.stores import Store
-from tests.wires import wired
+from tests.support.hands import Hand
+from tests.support.processes.fleet import Fleet, Queue
+from tests.support.stores.stores import Store
+from tests.support.stores.wires import wired
 
 LIBRARY = "bullmq6"
 ORPHANS = 50_000

@@ -14,8 +14,8 @@ from bench import stage
 from bench.actions import Feat, measured
 from bench.measure import Result
 from bench.product import Product, installed
-from tests.fleet import Fleet, Queue
-from tests.stores import Store
+from tests.support.processes.fleet import Fleet, Queue
+from tests.support.stores.stores import Store
 
 LIBRARY = "bullmq6"
 JOBS = 30_000

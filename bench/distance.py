@@ -29,8 +29,8 @@ from bench.product import Product, installed
 from recovery.domain.queues.types import DeploymentSample
 from recovery.reads.queues import snapshot_store
 from recovery.stores.state import state_keys
-from tests.fleet import PREFIX, Fleet
-from tests.stores import Store
+from tests.support.processes.fleet import PREFIX, Fleet
+from tests.support.stores.stores import Store
 
 LIBRARY = "bullmq6"
 QUEUES, QUICK_QUEUES = 1_000, 100

@@ -32,10 +32,10 @@ import psutil
 
 from bench.measure import Result, median, percentile
 from bench.product import Product, installed
-from tests.driver import Driver
-from tests.fleet import Fleet, Library, Queue
-from tests.stores import Store
-from tests.waiting import until
+from tests.support.processes.driver import Driver
+from tests.support.processes.fleet import Fleet, Library, Queue
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 LIBRARIES = ("bullmq5", "bullmq6", "bull4")
 MINUTES, QUICK_MINUTES = 60.0, 2.0

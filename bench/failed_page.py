@@ -14,7 +14,7 @@ from recovery.domain.identifiers import QueueRef
 from recovery.domain.jobs import JobRowPage, JobState
 from recovery.domain.queues.types import LibraryVersion, QueueLibrary
 from recovery.stores.registry import ConnectionRegistry
-from tests.stores import Store
+from tests.support.stores.stores import Store
 
 JOBS = 1_000_000
 SIZE = 100

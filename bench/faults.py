@@ -42,13 +42,13 @@ from recovery.errors import UnstallError
 from recovery.reads.queues import snapshot_store
 from recovery.stores.redis.cluster_slots import slot
 from recovery.stores.state import state_keys
-from tests import disks, postgres
-from tests.cluster import Cluster
-from tests.fleet import PREFIX, Fleet, Queue
-from tests.schedulers import DATABASE, WallClock, script
-from tests.sentinel import Sentinel
-from tests.stores import Store
-from tests.waiting import until
+from tests.support.processes.fleet import PREFIX, Fleet, Queue
+from tests.support.processes.schedulers import DATABASE, WallClock, script
+from tests.support.stores import disks, postgres
+from tests.support.stores.cluster import Cluster
+from tests.support.stores.sentinel import Sentinel
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 LIBRARY = "bullmq6"
 JOBS = 10_000

@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from bench.measure import percentile
-from tests.processes import end, spawn
-from tests.stores import Store
-from tests.web_process import ROOT
+from tests.support.processes.processes import end, spawn
+from tests.support.processes.web_process import ROOT
+from tests.support.stores.stores import Store
 
 EVERY_US = 1000
 _PING, _PONG = b"PING\r\n", b"+PONG\r\n"

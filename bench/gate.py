@@ -16,9 +16,9 @@ from contextlib import contextmanager
 import psutil
 
 from bench.measure import Result, median, percentile
-from tests.gating import steady
-from tests.stores import Store
-from tests.web_process import WebProcess
+from tests.support.processes.web_process import WebProcess
+from tests.support.stores.stores import Store
+from tests.support.stuck.gating import steady
 
 RATES = (500, 900)  # a second; the limit of one token is 1,000
 CONNECTIONS = 50

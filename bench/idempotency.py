@@ -22,8 +22,8 @@ import redis.asyncio
 from bench.measure import Result, median, percentile
 from recovery.domain.idempotency import ClaimRequest, ClaimStep, ClaimStepResult, IdempotencyLimits
 from recovery.idempotency.ledger import LoopLedger
-from tests.stores import Store
-from tests.web_process import WebProcess
+from tests.support.processes.web_process import WebProcess
+from tests.support.stores.stores import Store
 
 AT_ONCE = (1, 32)
 SECONDS = 20.0

@@ -15,9 +15,9 @@ from urllib.parse import urlencode
 import psutil
 
 from bench.measure import Result, median, percentile
-from tests.log_writer import LogWriter
-from tests.stores import Store
-from tests.web_process import COOKIE, WebProcess
+from tests.support.logs.log_writer import LogWriter
+from tests.support.processes.web_process import COOKIE, WebProcess
+from tests.support.stores.stores import Store
 
 STREAMS = 1000
 PER_SECOND = 10  # lines; each reaches every stream

@@ -21,10 +21,10 @@ from playwright.async_api import Page, async_playwright
 from bench.log_streams import opened, until_late
 from bench.measure import Result, median, percentile
 from bench.stage import NoPeer
-from tests import shipping
-from tests.stores import Store
-from tests.waiting import until
-from tests.web_process import COOKIE, WebProcess
+from tests.support.logs import shipping
+from tests.support.processes.web_process import COOKIE, WebProcess
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 LINES, QUICK_LINES = 600, 60
 PAUSE = 0.05

@@ -23,7 +23,7 @@ from recovery.logs.base import LogResultPage
 from recovery.logs.stream.source import StreamSource
 from recovery.stores.state import state_keys
 from recovery.stores.state.async_client import state_client
-from tests.stores import Store
+from tests.support.stores.stores import Store
 
 LINES = 10_000_000
 SERVERS = 10

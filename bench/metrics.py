@@ -15,9 +15,9 @@ from bench.actions import measured
 from bench.load import Load, load
 from bench.measure import Result, median, percentile
 from bench.viewers import connections
-from tests.processes import end, spawn
-from tests.stores import Store
-from tests.web_process import WebProcess
+from tests.support.processes.processes import end, spawn
+from tests.support.processes.web_process import WebProcess
+from tests.support.stores.stores import Store
 
 QUEUES = 1000
 KEYS = 1_000_000

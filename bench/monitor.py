@@ -14,11 +14,11 @@ import psutil
 
 from bench.measure import Result
 from recovery.servers import queries as servers_queries
-from tests.processes import end, spawn
-from tests.stores import Store
-from tests.waiting import until
-from tests.web_process import ROOT
-from tests.workers import working
+from tests.support.processes.processes import end, spawn
+from tests.support.processes.web_process import ROOT
+from tests.support.processes.workers import working
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 WORKERS = 16  # processes, each with CONNECTIONS to a store and a child that has a child
 CONNECTIONS = 20

@@ -23,9 +23,9 @@ from recovery.domain.n8n.comparison_context import GRACE
 from recovery.domain.queues.types import Snapshot
 from recovery.stores.registry import ConnectionRegistry
 from recovery.stores.sql.sql_client import SqlSession
-from tests import n8n_schema
-from tests.postgres import Postgres
-from tests.stores import Store
+from tests.support.n8n import n8n_schema
+from tests.support.stores.postgres import Postgres
+from tests.support.stores.stores import Store
 
 EXECUTIONS, JOBS = 100_000, 10_000
 ROUNDS = 7

@@ -7,7 +7,7 @@ import asyncio
 from bench import stage
 from bench.load import Load, load, together
 from bench.measure import Result, median, percentile
-from tests.web_process import COOKIE
+from tests.support.processes.web_process import COOKIE
 
 QUEUES = 1000
 CONCURRENCY = 8

@@ -16,7 +16,7 @@ from django.core.management import call_command
 from bench.actions import Feat, measured
 from bench.measure import Result
 from recovery.stores import registry
-from tests.stores import Store
+from tests.support.stores.stores import Store
 
 QUEUES = 1_000
 ACTIVE = 100  # in each queue
@@ -96,7 +96,7 @@ def _database() -> Iterator[None]:
 def _watching(store: Store, state: Store) -> Iterator[tuple[Callable[[], int], Callable[[], int], Callable[[], int]]]:
     """A snapshot, a look of the watch, and a stale check that only observes."""
     from recovery.scanners.stale_check.scanner import StaleCheck  # noqa: PLC0415 -- needs Django to be set up
-    from tests.watch_bench import WatchBench, config_for  # noqa: PLC0415 -- as above
+    from tests.support.stuck.watch_bench import WatchBench, config_for  # noqa: PLC0415 -- as above
 
     with tempfile.TemporaryDirectory() as folder:
         os.environ["UNSTALL_CONFIG"] = str(Path(folder) / "unstall.toml")  # for what has no registry of its own

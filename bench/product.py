@@ -22,12 +22,12 @@ import django
 import psycopg
 
 from bench import stage
-from tests import web_process
-from tests.fleet import Queue
-from tests.schedulers import DATABASE, Process
-from tests.stores import Store
-from tests.waiting import until
-from tests.web_process import ROOT, WebProcess, environ_of
+from tests.support.processes import web_process
+from tests.support.processes.fleet import Queue
+from tests.support.processes.schedulers import DATABASE, Process
+from tests.support.processes.web_process import ROOT, WebProcess, environ_of
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 AS_INSTALLED = ("manage.py", "scheduler")
 _TOKEN = "unstall_" + "c" * 43

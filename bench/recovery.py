@@ -15,12 +15,12 @@ from typing import Any
 
 from bench.measure import Result, median, percentile
 from recovery.reads.stuck import inbox_store
-from tests.driver import Driver
-from tests.fleet import Fleet, Library, Queue
-from tests.processes import end, spawn
-from tests.stores import Store
-from tests.waiting import until
-from tests.web_process import ROOT, WebProcess, environ_of
+from tests.support.processes.driver import Driver
+from tests.support.processes.fleet import Fleet, Library, Queue
+from tests.support.processes.processes import end, spawn
+from tests.support.processes.web_process import ROOT, WebProcess, environ_of
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 LIBRARY = "bullmq6"
 QUEUES = 40

@@ -14,10 +14,10 @@ import psutil
 from bench.measure import Result, percentile
 from recovery.domain.logs import line_batches
 from recovery.stores.state import state_keys
-from tests.processes import end, spawn
-from tests.shipping import ROOT, SERVER, monitor, offsets
-from tests.stores import Store
-from tests.waiting import until
+from tests.support.logs.shipping import ROOT, SERVER, monitor, offsets
+from tests.support.processes.processes import end, spawn
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 RATE = 20_000  # lines a second
 SECONDS = 60

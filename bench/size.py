@@ -22,10 +22,10 @@ from bench.measure import Result, median
 from recovery.domain.queues.types import DeploymentSample
 from recovery.reads.queues import snapshot_store
 from recovery.reads.stuck import inbox_store
-from tests.processes import end, spawn
-from tests.stores import Store
-from tests.waiting import until
-from tests.web_process import ROOT, WebProcess, environ_of
+from tests.support.processes.processes import end, spawn
+from tests.support.processes.web_process import ROOT, WebProcess, environ_of
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 HELD_QUEUES, HELD_EACH = 1_000, 1_000
 IDLE_QUEUES = 10_000

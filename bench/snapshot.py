@@ -22,7 +22,7 @@ from recovery.scanners.discovery.known_queues import KnownQueue, KnownQueues
 from recovery.stores.redis.connection import RECEIVE
 from recovery.stores.redis.pipeline import Command, CommandChunk, EncodedBatch, packed
 from recovery.stores.registry import ConnectionRegistry
-from tests.stores import Store
+from tests.support.stores.stores import Store
 
 SIZES = (100, 1000)
 FULL_SHARE = 10  # one queue in ten holds jobs

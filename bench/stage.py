@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recovery.reads.queues import snapshot_store
-from tests.driver import node
-from tests.fleet import Queue
-from tests.processes import end, spawn
-from tests.stores import Store
-from tests.waiting import until
-from tests.web_process import ROOT, WebProcess, environ_of
+from tests.support.processes.driver import node
+from tests.support.processes.fleet import Queue
+from tests.support.processes.processes import end, spawn
+from tests.support.processes.web_process import ROOT, WebProcess, environ_of
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 NODE_HOME = Path(__file__).with_name("node")
 PREFIX = "bull"

@@ -12,7 +12,7 @@ from bench import stage
 from bench.load import load
 from bench.measure import Result, median
 from bench.viewers import follow
-from tests.web_process import COOKIE, Tab, WebProcess
+from tests.support.processes.web_process import COOKIE, Tab, WebProcess
 
 TABS = 300
 QUEUES = 100

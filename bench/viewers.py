@@ -13,8 +13,8 @@ import psutil
 from bench import stage
 from bench.load import fetch
 from bench.measure import Result
-from tests.stores import Store
-from tests.web_process import COOKIE, Tab, WebProcess
+from tests.support.processes.web_process import COOKIE, Tab, WebProcess
+from tests.support.stores.stores import Store
 
 QUEUES = 100
 TABS = (1, 50, 500)

@@ -70,7 +70,7 @@ CSRF_FAILURE_VIEW = "dashboard.base.error_pages.csrf_failure"
 
 # The other headers: dashboard/server/security_headers.py adds them to every answer, also without Django.
 STRICT_TRANSPORT_SECONDS = int(timedelta(days=30).total_seconds()) if IS_HTTPS else 0
-# plotly makes one empty <style>, and one for its maps as it loads (tests/unit/test_charts.py tells when it changes).
+# plotly makes one empty <style>, and one for its maps as it loads; a change fails tests/unit/servers/test_charts.py.
 _PLOTLY_STYLES = (
     "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='",
     "'sha256-ji27qzEtxXZW+7dun6UwjHXJ18e6WAin1VvNtkzIE/o='",

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from recovery.stores.state.shared_read import identities, windows
-from tests.certificates import issue, openssl
-from tests.cluster import Cluster
-from tests.driver import lacking
-from tests.fleet import GENERATIONS, Fleet, Library
-from tests.sentinel import Sentinel
-from tests.stores import Store, binary
+from tests.support.certificates import issue, openssl
+from tests.support.processes.driver import lacking
+from tests.support.processes.fleet import GENERATIONS, Fleet, Library
+from tests.support.stores.cluster import Cluster
+from tests.support.stores.sentinel import Sentinel
+from tests.support.stores.stores import Store, binary
 
 # A busy machine is slow, not wrong: generated examples are not timed.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -153,7 +153,7 @@ def libraries(fleet: Fleet) -> Iterator[Fleet]:
 @pytest.fixture(scope="session")
 def our_database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, Path], str]]:
     """Makes a database with our tables, `our_database("sqlite" or "postgresql", directory)`, and tells its URL."""
-    from tests.furnished import Furnished  # it needs a driver, and few tests need it
+    from tests.support.stores.furnished import Furnished  # it needs a driver, and few tests need it
 
     with Furnished(tmp_path_factory.mktemp("furnished")) as furnished:
         yield furnished.database
@@ -162,7 +162,7 @@ def our_database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
 @pytest.fixture(scope="session")
 def _databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Any]]:
     """Session-wide SQL databases by kind, started when first asked for."""
-    from tests.databases import Databases  # it needs drivers, and few tests need it
+    from tests.support.stores.databases import Databases  # it needs drivers, and few tests need it
 
     with Databases(tmp_path_factory.mktemp("databases")) as databases:
         yield databases.place
@@ -182,8 +182,8 @@ def postgresql(_databases: Callable[[str], Any]) -> Any:
 
 @pytest.fixture
 def jobs(place: Any, tmp_path: Path) -> Iterator[Any]:
-    """The table `jobs` in it, empty; see tests/tables.py."""
-    from tests.tables import jobs_in
+    """The table `jobs` in it, empty; see tests/support/stores/tables.py."""
+    from tests.support.stores.tables import jobs_in
 
     with jobs_in(place, tmp_path) as jobs:
         jobs.create()
@@ -193,7 +193,11 @@ def jobs(place: Any, tmp_path: Path) -> Iterator[Any]:
 @pytest.fixture
 def watch_bench(tmp_path: Path, state_store: Store) -> Iterator[Callable[..., Any]]:
     """Makes an orphan-watch over one store, looked at by hand: `watch_bench(valkey)`, with more TOML behind."""
-    from tests.watch_bench import SHORT, WatchBench, config_for  # it needs all of the engine, and few tests need it
+    from tests.support.stuck.watch_bench import (  # it needs all of the engine, and few tests need it
+        SHORT,
+        WatchBench,
+        config_for,
+    )
 
     made: list[WatchBench] = []
 
@@ -227,8 +231,8 @@ def n8n_settings() -> str:
 
 @pytest.fixture
 def yard(valkey: Store, postgresql: Any, libraries: Fleet, n8n_release: str, n8n_workflow: str) -> Any:
-    """The tables and the queue of an n8n with one workflow; see tests/n8n_yard.py."""
-    from tests.n8n_yard import Yard  # it needs a driver, and few tests need it
+    """The tables and the queue of an n8n with one workflow; see tests/support/n8n/n8n_yard.py."""
+    from tests.support.n8n.n8n_yard import Yard  # it needs a driver, and few tests need it
 
     yard = Yard(valkey, postgresql, libraries, release=n8n_release)
     yard.workflow(n8n_workflow)
@@ -237,8 +241,8 @@ def yard(valkey: Store, postgresql: Any, libraries: Fleet, n8n_release: str, n8n
 
 @pytest.fixture
 def api(yard: Any) -> Iterator[Any]:
-    """Its public API; see tests/n8n_api.py."""
-    from tests.n8n_api import PublicApi
+    """Its public API; see tests/support/n8n/n8n_api.py."""
+    from tests.support.n8n.n8n_api import PublicApi
 
     with PublicApi(yard) as api:
         yield api
@@ -248,8 +252,8 @@ def api(yard: Any) -> Iterator[Any]:
 def here(
     yard: Any, n8n_settings: str, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Any]:
-    """A process that may mend what is in the yard; see tests/n8n_mending.py."""
-    from tests.n8n_mending import mending
+    """A process that may mend what is in the yard; see tests/support/n8n/n8n_mending.py."""
+    from tests.support.n8n.n8n_mending import mending
 
     with mending(yard, state_store, tmp_path, monkeypatch, more=n8n_settings) as here:
         yield here

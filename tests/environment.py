@@ -13,7 +13,7 @@ from pathlib import Path
 import certifi
 import pytest
 
-from tests.keys import SECRET_KEY
+from tests.support.stores.keys import SECRET_KEY
 
 _FOREIGN = ("UNSTALL_", "DATABASE_URL", "DJANGO_SETTINGS_MODULE", "PYTHON")
 _OWN = "UNSTALL_DATA_DIR"

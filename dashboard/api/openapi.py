@@ -52,7 +52,7 @@ def document() -> dict[str, Any]:
 def _complete(call: dict[str, Any]) -> None:
     call["security"] = [{"Token": [call["x-scope"]]}]
     folder, _, name = call["operationId"].removeprefix("dashboard_").partition("_api_")
-    call["operationId"] = f"{folder}_{name}"
+    call["operationId"] = f"{folder}_{name}" if name else folder
     call["responses"] = {str(status): told for status, told in call["responses"].items()} | {"default": _REFERENCE}
 
 

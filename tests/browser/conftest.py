@@ -14,11 +14,11 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, 
 from tests.browser import yard
 from tests.browser.log_site import LogSite, log_site
 from tests.browser.seeds import Seeds, seed
-from tests.fleet import Fleet
-from tests.site import Site
-from tests.stores import Store
-from tests.waiting import until
-from tests.web_process import COOKIE
+from tests.support.processes.fleet import Fleet
+from tests.support.processes.site import Site
+from tests.support.processes.web_process import COOKIE
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 _FLAGS = (
     "--no-sandbox",

@@ -13,9 +13,9 @@ import redis
 
 from recovery.domain.identifiers import slug
 from tests.browser import scanned, yard
-from tests.idempotency import Desk
-from tests.site import Site
-from tests.watching import bullmq, now_ms
+from tests.support.idempotency import Desk
+from tests.support.processes.site import Site
+from tests.support.stuck.watching import bullmq, now_ms
 
 PAYLOADS = (
     "<script>hostile()</script>",

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from playwright.sync_api import Page
 
-from tests.log_writer import LogWriter
-from tests.loki_double import LokiDouble
-from tests.stores import Store
-from tests.web_process import WebProcess
+from tests.support.logs.log_writer import LogWriter
+from tests.support.logs.loki_double import LokiDouble
+from tests.support.processes.web_process import WebProcess
+from tests.support.stores.stores import Store
 
 _SETTINGS = '[[logs]]\nname = "loki"\nlabel = "Loki"\nkind = "loki"\nurl = "{url}"\n'
 _TEXTS = "(rows) => [...rows.querySelectorAll('.said')].map((one) => one.textContent)"

@@ -12,7 +12,7 @@ from recovery.domain.safety_limits.circuit_breaker import AutoRetryOutcome, Circ
 from recovery.domain.safety_limits.redis_pause import RedisObservation, RedisPause
 from recovery.reads.safety_limits.limit_rows import breaker_key
 from tests.browser.seeds import NASTY, NASTY_ID, SECRET
-from tests.site import Site
+from tests.support.processes.site import Site
 
 _HOUR = 3_600_000
 _ERROR = f"connect ECONNREFUSED {NASTY[0]} token={SECRET}"

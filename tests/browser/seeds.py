@@ -11,9 +11,9 @@ import redis
 
 from recovery import shared_clock
 from recovery.domain.identifiers import encode_name, slug
-from tests.fleet import Fleet, Library, Queue
-from tests.stores import Store
-from tests.waiting import until
+from tests.support.processes.fleet import Fleet, Library, Queue
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 NASTY = (
     "<script>alert(1)</script>",

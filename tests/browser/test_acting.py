@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.accessibility import barriers
 from tests.browser.conftest import Complaints
-from tests.fleet import Fleet, Queue
-from tests.site import Site
-from tests.waiting import until
+from tests.support.accessibility import barriers
+from tests.support.processes.fleet import Fleet, Queue
+from tests.support.processes.site import Site
+from tests.support.waiting import until
 
 Open = Callable[..., Page]
 REASON = "the mail server is back"

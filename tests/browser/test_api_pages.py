@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.accessibility import barriers
-from tests.site import Site
+from tests.support.accessibility import barriers
+from tests.support.processes.site import Site
 
 Open = Callable[..., Page]
 LOOKS = [("light", 1280), ("dark", 360)]  # a theme moves nothing, and no width changes a colour

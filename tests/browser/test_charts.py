@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.seeds import Seeds
-from tests.waiting import until
+from tests.support.waiting import until
 
 Open = Callable[..., Page]
 _BARS = ".chart .barlayer .point path"

@@ -12,8 +12,8 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.browser.seeds import Seeds
-from tests.site import Site
-from tests.web_process import COOKIE
+from tests.support.processes.site import Site
+from tests.support.processes.web_process import COOKIE
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,13 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from recovery.domain.identifiers import slug, unslug
-from tests.accessibility import barriers
 from tests.browser import scanned
 from tests.browser.conftest import Complaints
 from tests.browser.seeds import NASTY, SECRET, Seeds
-from tests.idempotency import Desk
-from tests.site import Site
-from tests.waiting import until
+from tests.support.accessibility import barriers
+from tests.support.idempotency import Desk
+from tests.support.processes.site import Site
+from tests.support.waiting import until
 
 Open = Callable[..., Page]
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.accessibility import barriers
-from tests.waiting import until
+from tests.support.accessibility import barriers
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.browser
 Open = Callable[..., Page]

@@ -19,10 +19,10 @@ from playwright.sync_api import Browser, BrowserContext, Page
 from dashboard.accounts.roles import UserRole
 from tests.browser import hostile_world
 from tests.browser.hostile_world import PAYLOADS
-from tests.site import Site
-from tests.stores import Store
-from tests.waiting import until
-from tests.web_process import COOKIE
+from tests.support.processes.site import Site
+from tests.support.processes.web_process import COOKIE
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 PAGES = (

@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from recovery.domain.idempotency import IdempotencyState
-from tests.idempotency import Desk
-from tests.site import Site
+from tests.support.idempotency import Desk
+from tests.support.processes.site import Site
 
 Open = Callable[..., Page]
 REASON = "worker-3 was reclaimed"

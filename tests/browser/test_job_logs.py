@@ -8,11 +8,11 @@ from secrets import token_hex
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.accessibility import barriers
-from tests.log_writer import LogWriter
-from tests.site import Site
-from tests.waiting import until
-from tests.watching import add, bullmq, now_ms
+from tests.support.accessibility import barriers
+from tests.support.logs.log_writer import LogWriter
+from tests.support.processes.site import Site
+from tests.support.stuck.watching import add, bullmq, now_ms
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.browser
 Open = Callable[..., Page]

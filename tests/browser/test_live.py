@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from recovery.domain.identifiers import slug
-from tests.site import Site
-from tests.waiting import until
+from tests.support.processes.site import Site
+from tests.support.waiting import until
 
 Open = Callable[..., Page]
 _QUIET_MS = 2500  # two snapshots and a half: what has not moved by then does not move

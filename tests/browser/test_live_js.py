@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, Route
 
-from tests.site import Site
+from tests.support.processes.site import Site
 
 pytestmark = pytest.mark.browser
 Open = Callable[..., Page]

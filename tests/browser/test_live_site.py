@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.accessibility import barriers
-from tests.site import Site
+from tests.support.accessibility import barriers
+from tests.support.processes.site import Site
 
 
 @pytest.mark.parametrize("person", ["viewer", "operator", "admin"])

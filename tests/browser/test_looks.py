@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.seeds import Seeds
-from tests.waiting import until
+from tests.support.waiting import until
 
 Open = Callable[..., Page]
 # Lines of each cell's text beside the words it has: more lines than words means that a word was broken.

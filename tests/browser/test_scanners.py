@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.accessibility import barriers
 from tests.browser.scanned import trip
-from tests.site import Site
-from tests.waiting import until
-from tests.watching import bullmq
+from tests.support.accessibility import barriers
+from tests.support.processes.site import Site
+from tests.support.stuck.watching import bullmq
+from tests.support.waiting import until
 
 Open = Callable[..., Page]
 REASON = "after the deploy"
@@ -48,7 +48,7 @@ def test_a_policy_is_edited_in_place(open_page: Open, queue: str) -> None:
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_role("group", name="orphan-watch").get_by_label("Mode")).to_be_focused()
     part = dialog.get_by_role("group", name="auto-retry")
-    part.get_by_label("Mode").select_option("act")
+    part.get_by_label("Mode").select_option("enabled")
     part.get_by_label("Max jobs per run").fill("50")
     assert barriers(page) == []
     dialog.get_by_role("button", name="Preview changes").click()
@@ -90,7 +90,7 @@ def test_what_is_changed_behind_what_was_shown_is_shown_again(open_page: Open, q
 def test_a_policy_is_edited_without_scripts(open_page: Open, queue: str) -> None:
     page = open_page(f"/scanners?q={queue}", javascript=False, width=360)
     page.get_by_role("link", name=f"Edit the policy of {queue} in main").click()
-    page.get_by_role("group", name="orphan-watch").get_by_label("Mode").select_option("act")
+    page.get_by_role("group", name="orphan-watch").get_by_label("Mode").select_option("enabled")
     page.get_by_label("Reason").fill(REASON)
     page.get_by_role("button", name="Preview changes").click()
     page.get_by_role("button", name="Save").click()

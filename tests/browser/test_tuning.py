@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.accessibility import barriers
 from tests.browser.test_every_page import LOOKS, Look
-from tests.tuning import COMPOSE, KUBERNETES, apply
+from tests.support.accessibility import barriers
+from tests.support.tuning import COMPOSE, KUBERNETES, apply
 
 Open = Callable[..., Page]
 

@@ -11,7 +11,7 @@ from recovery.gate.queries import column
 from recovery.servers.sample_store import SampleStore
 from recovery.stores.state import state_keys
 from tests.browser.seeds import NASTY, NASTY_ID, SECRET
-from tests.site import Site
+from tests.support.processes.site import Site
 
 PLAIN, ODD = "eu-1", NASTY[0] + "w" * 60
 _POLL = FINE.unit

@@ -9,8 +9,8 @@ import pytest
 
 from recovery.domain.actions.types import Action, ExpectedJob, Outcome, ScriptOutcome
 from tests.contract.desk import Desk, desk_of, now
-from tests.fleet import Fleet
-from tests.stores import Store
+from tests.support.processes.fleet import Fleet
+from tests.support.stores.stores import Store
 
 N8N = {"workflowId": "7", "executionId": "41", "loadStaticData": False}
 HOUR = 3_600_000

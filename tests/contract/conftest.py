@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.pipe import Pipe
-from tests.stores import Store
+from tests.support.stores.pipe import Pipe
+from tests.support.stores.stores import Store
 
 
 @pytest.fixture

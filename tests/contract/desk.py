@@ -24,10 +24,10 @@ from recovery.domain.jobs import JobState
 from recovery.domain.queues.types import LibraryVersion, QueueLibrary
 from tests.contract import golden
 from tests.contract.scene import Scene
-from tests.fleet import Fleet, Queue
-from tests.pipe import Pipe
-from tests.stores import Store
-from tests.waiting import until
+from tests.support.processes.fleet import Fleet, Queue
+from tests.support.stores.pipe import Pipe
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 GENERATIONS = ("bullmq3", "bullmq4", "bullmq5", "bullmq6")
 OPERATOR = BullMQOperator()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from recovery.domain.jobs import JobRelative, JobState
 from tests.contract.scene import Scene
-from tests.fleet import Queue
-from tests.waiting import until
+from tests.support.processes.fleet import Queue
+from tests.support.waiting import until
 
 
 class FamilyContract:

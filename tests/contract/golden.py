@@ -26,9 +26,9 @@ from recovery.domain.actions.types import ExpectedJob
 from recovery.domain.identifiers import QueueRef
 from recovery.domain.jobs import JobState
 from recovery.domain.queues.types import LibraryVersion, QueueLibrary
-from tests.pipe import Pipe
-from tests.stores import Store
-from tests.waiting import until
+from tests.support.stores.pipe import Pipe
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 FILES = ("bull3", "bull4", "bullmq3", "bullmq5", "bullmq6")
 BASE = "bull:q"  # every case's queue; parents of flows live in bull:par

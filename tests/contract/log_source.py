@@ -20,7 +20,7 @@ import pytest
 from recovery.domain.logs.types import LogLevel, LogLine, LogQuery
 from recovery.errors import Missing
 from recovery.logs.base import PLACE_LIMIT, LogReader, LogResultPage
-from tests.patience import patience
+from tests.support.patience import patience
 
 MARK = "~"  # where the text of a line begins that the suite asked for; a bench may write a moment before it
 MINUTE = 60 * 10**9

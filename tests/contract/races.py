@@ -22,8 +22,8 @@ from recovery.domain.jobs import JobState
 from recovery.domain.queues.types import LibraryVersion
 from tests.contract.places import assert_each_once
 from tests.contract.scene import Scene
-from tests.hands import Hand
-from tests.waiting import until
+from tests.support.hands import Hand
+from tests.support.waiting import until
 
 SPAN_MS = 5.0  # of the offsets: wider than what a round trip varies by
 LOCK_SPAN_MS = (1, 4)  # the lock ends in the middle of it

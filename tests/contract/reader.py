@@ -11,10 +11,10 @@ from recovery.domain.jobs import JobState
 from recovery.domain.queues.types import QueueLibrary as Kind
 from recovery.errors import JobMissing, WrongType
 from tests.contract.scene import Scene
-from tests.fleet import Fleet
-from tests.pipe import Pipe
-from tests.stores import Store
-from tests.waiting import until
+from tests.support.processes.fleet import Fleet
+from tests.support.stores.pipe import Pipe
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 HOUR = 3_600_000
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tests.contract.golden import BASE
 from tests.contract.worlds import MAX_STALLS, World
-from tests.driver import NODE_DIRECTORY
-from tests.fleet import Fleet, Queue
-from tests.stores import Store
+from tests.support.processes.driver import NODE_DIRECTORY
+from tests.support.processes.fleet import Fleet, Queue
+from tests.support.stores.stores import Store
 
 _INCLUDE = re.compile(r'^[ \t]*--- @include "([^"]+)"[ \t]*$', re.MULTILINE)
 _FOLDERS = {True: "lib/commands", False: "dist/cjs/commands"}

@@ -10,10 +10,10 @@ from recovery.backends.registry import reader
 from recovery.domain.identifiers import QueueRef
 from recovery.domain.jobs import Job, JobRow, JobRowPage, JobState
 from recovery.domain.queues.types import LibraryVersion, QueueSample, Worker
-from tests.fleet import Queue
-from tests.pipe import Pipe
-from tests.stores import Store
-from tests.waiting import until
+from tests.support.processes.fleet import Queue
+from tests.support.stores.pipe import Pipe
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 
 @dataclass(frozen=True, slots=True)

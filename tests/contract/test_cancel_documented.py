@@ -14,11 +14,11 @@ from recovery.backends.bullmq.pause_cancel import cancel_channel
 from recovery.domain.actions.types import Action
 from recovery.domain.jobs import JobState
 from tests.contract.desk import GENERATIONS, Desk, desk_of
-from tests.driver import NODE_DIRECTORY, node
-from tests.fleet import Fleet
-from tests.processes import end, spawn
-from tests.stores import Store
-from tests.waiting import until
+from tests.support.processes.driver import NODE_DIRECTORY, node
+from tests.support.processes.fleet import Fleet
+from tests.support.processes.processes import end, spawn
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 _SEND = {

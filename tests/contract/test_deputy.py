@@ -23,9 +23,9 @@ from recovery.domain.actions.types import (
 from recovery.domain.identifiers import JobRef, QueueRef
 from recovery.domain.queues.types import LibraryVersion, QueueLibrary
 from tests.contract.desk import GENERATIONS, OPERATOR, Desk, desk_of, now
-from tests.fleet import Fleet
-from tests.hands import Hand
-from tests.stores import Store
+from tests.support.hands import Hand
+from tests.support.processes.fleet import Fleet
+from tests.support.stores.stores import Store
 
 BOOKS = {"dependencies": "set", "processed": "hash", "failed": "hash", "unsuccessful": "zset"}
 WHOLE = {"children": True, "other_queues": True}

@@ -20,9 +20,9 @@ from recovery.domain.actions.types import Action, ActionOptions, Outcome
 from tests.contract import golden, intended, released, worlds
 from tests.contract.golden import Keyspace
 from tests.contract.worlds import World
-from tests.fleet import GENERATIONS, Fleet
-from tests.pipe import Pipe
-from tests.stores import Store
+from tests.support.processes.fleet import GENERATIONS, Fleet
+from tests.support.stores.pipe import Pipe
+from tests.support.stores.stores import Store
 
 _STALLED = f"{golden.BASE}:stalled"
 FEW, MANY = 20, 280  # states of each act of each generation: 720, and 10,080

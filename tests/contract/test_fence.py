@@ -18,9 +18,9 @@ from recovery.domain.jobs import JobState
 from recovery.domain.scheduler.consoles import LIFE
 from recovery.errors import Fenced, WrongType
 from recovery.stores.redis.scripts import script
-from tests.fences import ATTEMPTS, FLAVOURS, NOW, Attempt, Overtaken, Queue, hold, put_back, turn
-from tests.pipe import Pipe
-from tests.stores import Store
+from tests.support.stores.fences import ATTEMPTS, FLAVOURS, NOW, Attempt, Overtaken, Queue, hold, put_back, turn
+from tests.support.stores.pipe import Pipe
+from tests.support.stores.stores import Store
 
 BACKENDS = Path(__file__).parents[2] / "recovery" / "backends"
 SCRIPTS = sorted(BACKENDS.glob("*/lua/write/*.lua"))

@@ -14,9 +14,9 @@ from recovery.backends.base import CommandClient
 from recovery.backends.registry import operator
 from recovery.domain.actions.types import Action, ActionOptions, ExpectedJob, Outcome
 from recovery.domain.jobs import JobState
-from tests.fences import FLAVOURS, NOW, Queue
-from tests.stores import Store
-from tests.wires import wired
+from tests.support.stores.fences import FLAVOURS, NOW, Queue
+from tests.support.stores.stores import Store
+from tests.support.stores.wires import wired
 
 STEPS = 25  # acts of one that leads, before the other takes over behind its back
 SHORT, LONG = 300, 10_000  # fail-overs, over all generations

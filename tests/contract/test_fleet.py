@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import Cluster
-from tests.driver import NotInLibrary
-from tests.fleet import Library, Queue
-from tests.sentinel import Sentinel
-from tests.stores import Store
-from tests.waiting import until
+from tests.support.processes.driver import NotInLibrary
+from tests.support.processes.fleet import Library, Queue
+from tests.support.stores.cluster import Cluster
+from tests.support.stores.sentinel import Sentinel
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from tests.contract import golden
 from tests.contract.golden import BASE, Case, Rule
-from tests.stores import Store
+from tests.support.stores.stores import Store
 
 CASES = [case for file in golden.FILES for case in golden.cases(file)]
 

@@ -13,9 +13,9 @@ from recovery.domain.idempotency import ClaimStep, ClaimStepResult, IdempotencyL
 from recovery.errors import Garbled
 from recovery.idempotency import script_call
 from recovery.stores.state import state_keys
-from tests.idempotency import DAY, LONG, Desk
-from tests.stores import Store
-from tests.waiting import until
+from tests.support.idempotency import DAY, LONG, Desk
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 KEYS = ("order:17", "", " ", "a\tb\nc\0", "ключ/ü", "x" * 512, "\udc80\udcff")
 INDEXES = (state_keys.IDEMPOTENCY_ENDS, state_keys.IDEMPOTENCY_HELD, state_keys.IDEMPOTENCY_NEWEST)

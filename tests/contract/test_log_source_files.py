@@ -12,8 +12,8 @@ from recovery.domain.logs.types import LogLevel, LogQuery
 from recovery.logs.base import LogReader
 from recovery.logs.files import FilesSource
 from tests.contract.log_source import Bench, LogSourceContract, Raw
-from tests.log_files import spec, stamped
-from tests.patience import patience
+from tests.support.logs.log_files import spec, stamped
+from tests.support.patience import patience
 
 
 class FilesBench(Bench):

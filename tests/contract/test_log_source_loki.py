@@ -10,7 +10,7 @@ from recovery.config.addresses.http_endpoints import HttpEndpoint
 from recovery.config.logs import LOKI, LogSource
 from recovery.logs.loki import LokiSource
 from tests.contract.log_source import Bench, LogSourceContract, Raw
-from tests.loki_double import LokiDouble
+from tests.support.logs.loki_double import LokiDouble
 
 
 class DoubleBench(Bench):

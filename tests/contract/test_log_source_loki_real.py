@@ -16,8 +16,8 @@ from recovery.errors import AccessDenied
 from recovery.logs.loki import LokiSource
 from recovery.logs.loki.client import LokiClient
 from tests.contract.log_source import Bench, LogSourceContract, Raw
-from tests.loki_double import LokiDouble
-from tests.loki_real import PROGRAM, RealLoki
+from tests.support.logs.loki_double import LokiDouble
+from tests.support.logs.loki_real import PROGRAM, RealLoki
 
 pytestmark = pytest.mark.loki
 

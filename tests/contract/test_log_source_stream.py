@@ -8,9 +8,9 @@ import pytest
 
 from recovery.logs.base import LogReader
 from tests.contract.log_source import Bench, LogSourceContract, Raw
-from tests.log_writer import LogWriter
-from tests.shipped import Sources, settle, sources_of
-from tests.stores import Store
+from tests.support.logs.log_writer import LogWriter
+from tests.support.logs.shipped import Sources, settle, sources_of
+from tests.support.stores.stores import Store
 
 
 class StreamBench(Bench):

@@ -9,10 +9,10 @@ import pytest
 from recovery.backends.bull import n8n_instances
 from recovery.domain.n8n.instances import InstanceRegistry, summary
 from recovery.stores.redis.reply_limits import MIB
-from tests.n8n_instances import HEAD, register, unregister
-from tests.stores import Store
-from tests.watching import now_ms
-from tests.wires import wired
+from tests.support.n8n.n8n_instances import HEAD, register, unregister
+from tests.support.stores.stores import Store
+from tests.support.stores.wires import wired
+from tests.support.stuck.watching import now_ms
 
 
 def read(store: Store, prefix: str = "n8n") -> InstanceRegistry:

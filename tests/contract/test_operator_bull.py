@@ -15,7 +15,7 @@ from recovery.errors import Unsupported, WrongType
 from tests.contract import golden
 from tests.contract.bull_jobs import N8N, desk, held, taken, unchanged
 from tests.contract.desk import BULL, Desk, now
-from tests.waiting import until
+from tests.support.waiting import until
 
 __all__ = ["desk"]
 ORPHAN_ACTS = (Action.REQUEUE, Action.FAIL, Action.REMOVE)

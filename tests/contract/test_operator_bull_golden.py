@@ -10,8 +10,8 @@ from recovery.domain.actions.types import Action, ActionOptions, Outcome
 from recovery.domain.jobs import JobState
 from tests.contract import golden
 from tests.contract.golden import Case, Rule
-from tests.pipe import Pipe
-from tests.stores import Store
+from tests.support.stores.pipe import Pipe
+from tests.support.stores.stores import Store
 
 NOW = 1_795_000_200_000
 OPERATOR = BullOperator()

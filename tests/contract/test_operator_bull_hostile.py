@@ -11,12 +11,12 @@ from recovery.domain.actions.types import Action, ActionOptions, ExpectedJob, Ou
 from recovery.domain.identifiers import QueueRef, decode_name
 from recovery.domain.jobs import JobState
 from recovery.domain.queues.types import LibraryVersion, QueueLibrary
-from tests.cluster import Cluster
-from tests.fleet import Fleet
-from tests.pipe import Pipe
-from tests.stores import Store
-from tests.waiting import until
-from tests.wires import wired
+from tests.support.processes.fleet import Fleet
+from tests.support.stores.cluster import Cluster
+from tests.support.stores.pipe import Pipe
+from tests.support.stores.stores import Store
+from tests.support.stores.wires import wired
+from tests.support.waiting import until
 
 NOW = 1_795_000_000_000
 OPERATOR = BullOperator()

@@ -11,7 +11,7 @@ from recovery.domain.actions.types import Action, ExpectedJob, Outcome
 from recovery.domain.jobs import JobState
 from tests.contract.bull_jobs import HOUR, desk, failed, held, unchanged
 from tests.contract.desk import Desk
-from tests.waiting import until
+from tests.support.waiting import until
 
 __all__ = ["desk"]
 

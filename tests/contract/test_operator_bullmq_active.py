@@ -12,10 +12,10 @@ from recovery.domain.actions.types import Action, ActionOptions, ExpectedJob, Ou
 from recovery.domain.jobs import JobState
 from recovery.errors import Unsupported, WrongType
 from tests.contract.desk import GENERATIONS, Desk, desk_of
-from tests.fleet import Fleet
-from tests.hands import Hand
-from tests.stores import Store
-from tests.waiting import until
+from tests.support.hands import Hand
+from tests.support.processes.fleet import Fleet
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 LATE: dict[str, Any] = {"is_late": True}
 DEFERRING = ("bullmq5", "bullmq6")

@@ -16,13 +16,13 @@ from recovery.domain.actions.types import Action, ActionOptions, ExpectedJob, Ou
 from recovery.domain.identifiers import QueueRef
 from recovery.domain.jobs import JobState
 from recovery.domain.queues.types import LibraryVersion, QueueLibrary
-from tests.cluster import Cluster
 from tests.contract import golden
 from tests.contract.desk import GENERATIONS, Desk, desk_of, now
-from tests.fleet import Fleet, Queue
-from tests.hands import Hand
-from tests.stores import Store
-from tests.wires import wired
+from tests.support.hands import Hand
+from tests.support.processes.fleet import Fleet, Queue
+from tests.support.stores.cluster import Cluster
+from tests.support.stores.stores import Store
+from tests.support.stores.wires import wired
 
 OPERATOR = BullMQOperator()
 MINUTE = 60_000

@@ -8,8 +8,8 @@ from recovery.backends.base import Target
 from recovery.backends.bullmq.operator import BullMQOperator
 from recovery.domain.actions.types import Action, ActionOptions, Outcome, ScriptOutcome
 from tests.contract import golden
-from tests.pipe import Pipe
-from tests.stores import Store
+from tests.support.stores.pipe import Pipe
+from tests.support.stores.stores import Store
 
 FILES = ("bullmq3", "bullmq5", "bullmq6")
 NOW = 1795000200000

@@ -10,8 +10,8 @@ from recovery.domain.actions.types import Action, ActionOptions, Outcome
 from recovery.domain.jobs import JobState
 from tests.contract import golden
 from tests.contract.golden import BASE, Case, Rule
-from tests.pipe import Pipe
-from tests.stores import Store
+from tests.support.stores.pipe import Pipe
+from tests.support.stores.stores import Store
 
 FILES = ("bullmq3", "bullmq5", "bullmq6")
 NOW = 1795000200000

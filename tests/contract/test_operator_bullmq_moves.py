@@ -11,9 +11,9 @@ from recovery.domain.actions.types import Action, ActionOptions, ExpectedJob, Ou
 from recovery.domain.jobs import JobState
 from recovery.errors import WrongType
 from tests.contract.desk import GENERATIONS, OPERATOR, Desk, desk_of, now
-from tests.fleet import Fleet
-from tests.stores import Store
-from tests.waiting import until
+from tests.support.processes.fleet import Fleet
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 HOUR = 3_600_000
 # An idle worker looks by itself after five seconds at the earliest: whoever is sooner was woken.

@@ -14,9 +14,9 @@ from recovery.domain.actions.types import Action, Outcome
 from recovery.domain.jobs import JobState
 from recovery.errors import Unsupported, WrongType
 from tests.contract.desk import GENERATIONS, Desk, desk_of
-from tests.fleet import Fleet
-from tests.stores import Store
-from tests.waiting import until
+from tests.support.processes.fleet import Fleet
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 HOUR = 3_600_000
 

@@ -10,9 +10,9 @@ from recovery.backends.bullmq import relatives, undo_copy
 from recovery.domain.actions.types import Action, Outcome, UndoCopy
 from recovery.domain.jobs import JobState
 from tests.contract.desk import GENERATIONS, Desk, desk_of
-from tests.fleet import Fleet
-from tests.stores import Store
-from tests.waiting import until
+from tests.support.processes.fleet import Fleet
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 HOUR = 3_600_000
 WHOLE = {"children": True, "other_queues": True}  # as the library removes

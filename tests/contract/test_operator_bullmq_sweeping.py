@@ -12,8 +12,8 @@ from recovery.domain.actions.types import Action, Outcome, RemovalStep
 from recovery.domain.jobs import JobState
 from recovery.errors import Unsupported
 from tests.contract.desk import GENERATIONS, Desk, desk_of
-from tests.fleet import Fleet
-from tests.stores import Store
+from tests.support.processes.fleet import Fleet
+from tests.support.stores.stores import Store
 
 HOUR = 3_600_000
 

@@ -17,9 +17,9 @@ from tests.contract import races
 from tests.contract.places import assert_each_once
 from tests.contract.races import Arena, Bout, Step, Winner
 from tests.contract.scene import Scene
-from tests.fleet import Library
-from tests.pipe import Pipe
-from tests.stores import Store
+from tests.support.processes.fleet import Library
+from tests.support.stores.pipe import Pipe
+from tests.support.stores.stores import Store
 
 ROUNDS = 112  # with three steps and six generations: 2,016
 LONG_ROUNDS = 1_500

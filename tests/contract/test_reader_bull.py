@@ -7,7 +7,7 @@ from recovery.domain.queues.types import QueueLibrary
 from tests.contract.counted import MetricsContract
 from tests.contract.reader import HOUR, ReaderContract
 from tests.contract.scene import Scene
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 class TestBull3(ReaderContract):

@@ -8,7 +8,7 @@ from tests.contract.counted import MetricsContract
 from tests.contract.families import FamilyContract, IgnoredFailures
 from tests.contract.reader import HOUR, ReaderContract
 from tests.contract.scene import Scene
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 class TestBullMQ3(FamilyContract, MetricsContract, ReaderContract):

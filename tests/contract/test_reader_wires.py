@@ -11,12 +11,12 @@ from recovery.backends.registry import reader
 from recovery.domain.identifiers import QueueRef
 from recovery.domain.jobs import JobState
 from recovery.stores.redis.client import StoreClient
-from tests.cluster import Cluster
-from tests.fleet import Fleet, Library, Queue
-from tests.sentinel import Sentinel
-from tests.stores import Store
-from tests.waiting import until
-from tests.wires import wired
+from tests.support.processes.fleet import Fleet, Library, Queue
+from tests.support.stores.cluster import Cluster
+from tests.support.stores.sentinel import Sentinel
+from tests.support.stores.stores import Store
+from tests.support.stores.wires import wired
+from tests.support.waiting import until
 
 PREFIX = "{bull}"  # in a cluster all keys of a queue must lie in one slot
 

@@ -16,8 +16,8 @@ from recovery.domain.identifiers import QueueRef
 from recovery.domain.jobs import JobState
 from recovery.domain.queues.types import LibraryVersion, QueueLibrary
 from recovery.errors import Unreachable
-from tests.pipe import Pipe
-from tests.stores import Store
+from tests.support.stores.pipe import Pipe
+from tests.support.stores.stores import Store
 
 NOW = 1_795_000_000_000
 JOBS = 250

@@ -9,7 +9,7 @@ from recovery.backends.job_tables.updates import BUSY, CHUNK
 from recovery.domain.actions.types import Action, ExpectedJob, Outcome
 from recovery.domain.jobs import JobState
 from recovery.errors import Unsupported
-from tests.tables import FLAVOUR, REF, Jobs, act, seen, table_operator, table_reader
+from tests.support.stores.tables import FLAVOUR, REF, Jobs, act, seen, table_operator, table_reader
 
 pytestmark = pytest.mark.django_db
 OVER = {"lease_until": -120, "started_at": -300, "worker": "a"}

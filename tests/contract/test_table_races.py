@@ -16,7 +16,7 @@ from recovery.backends.job_tables import queries as job_tables_queries
 from recovery.backends.job_tables import sweep
 from recovery.backends.job_tables.sweep import OrphanRow, SweepTrigger
 from recovery.stores.sql.sql_client import SqlClient
-from tests.tables import REF, Jobs, jobs_in
+from tests.support.stores.tables import REF, Jobs, jobs_in
 
 pytestmark = pytest.mark.django_db
 ROWS = 100  # of a round: what one transaction of a sweep takes

@@ -8,7 +8,7 @@ from recovery.domain.identifiers import QueueRef
 from recovery.domain.jobs import JobState
 from recovery.domain.queues.types import JobCounts
 from recovery.errors import JobMissing, QueueMissing, StatementRefused, Unsupported
-from tests.tables import FLAVOUR, REF, TABLE, Jobs, table_reader
+from tests.support.stores.tables import FLAVOUR, REF, TABLE, Jobs, table_reader
 
 pytestmark = pytest.mark.django_db
 READER = table_reader()

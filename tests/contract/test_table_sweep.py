@@ -10,7 +10,7 @@ from recovery.backends.job_tables import sweep
 from recovery.backends.job_tables.operator import ORPHANED
 from recovery.backends.job_tables.sweep import SweepTrigger, Swept
 from recovery.errors import BadOrder, Unsupported
-from tests.tables import REF, Jobs
+from tests.support.stores.tables import REF, Jobs
 
 pytestmark = pytest.mark.django_db
 START = SweepTrigger(is_start=True)

@@ -14,9 +14,9 @@ from typing import Any
 from tests.endings.libraries import BASE, Recorded, libraries
 from tests.endings.recorder import Recorder
 from tests.endings.scenarios import ENDINGS, LOCK, LOCKS, Stage
-from tests.fleet import Fleet
-from tests.processes import end, spawn
-from tests.stores import Store
+from tests.support.processes.fleet import Fleet
+from tests.support.processes.processes import end, spawn
+from tests.support.stores.stores import Store
 
 FOLDER = Path(__file__).parents[1] / "golden" / "endings"
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from recovery.domain.queues.types import LibraryVersion, QueueLibrary
-from tests.fleet import OF_N8N, Fleet, Worker
-from tests.fleet import Library as Fleeted
-from tests.processes import end, spawn
+from tests.support.processes.fleet import OF_N8N, Fleet, Worker
+from tests.support.processes.fleet import Library as Fleeted
+from tests.support.processes.processes import end, spawn
 
 QUEUE = "jobs"
 BASE = f"bull:{QUEUE}"

@@ -16,7 +16,7 @@ import redis
 from recovery.domain.servers.samples import Server
 from recovery.servers import queries as servers_queries
 from tests.endings.libraries import BASE
-from tests.stores import Store
+from tests.support.stores.stores import Store
 
 EVERY = 1.0  # seconds
 _FIELDS = ("timestamp", "processedOn", "ats", "atm", "attemptsMade", "stc", "stalledCounter", "pb")

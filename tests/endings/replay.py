@@ -22,7 +22,7 @@ from recovery.reads.stuck import verdict_context
 from recovery.scanners.orphan_watch.assessment import assess_queue
 from recovery.scanners.orphan_watch.queue_state import CandidateJob, QueueState, lock_from_ttl
 from recovery.scanners.orphan_watch.worker_changes import QueueWorkerChanges, WorkerChanges, merge_changes
-from tests.clients import client, listing
+from tests.support.clients import client, listing
 
 
 @dataclass(frozen=True, slots=True)

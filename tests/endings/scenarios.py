@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.endings.libraries import Process, Recorded
 from tests.endings.recorder import Look, Recorder
 from tests.fault.proxy import Proxy
-from tests.stores import Store
+from tests.support.stores.stores import Store
 
 GRACE = 1.5  # seconds between SIGTERM and SIGKILL of a deployment: shorter than the job
 AFTER = 4.0  # seconds a job waits beyond two lock lengths before it spins or swells: its worker is at work by then

@@ -12,10 +12,10 @@ import pytest
 from recovery.domain.scanners.types import ScannerKind
 from recovery.reads.queues import snapshot_store
 from recovery.reads.scanners import last_runs, scheduler_status
-from tests import schedulers
-from tests.schedulers import Process, WallClock
-from tests.stores import Store
-from tests.waiting import until
+from tests.support.processes import schedulers
+from tests.support.processes.schedulers import Process, WallClock
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 PAUSE = 5.0  # seconds that a jump may stop anything for
 pytestmark = [pytest.mark.timeout(120)]

@@ -11,11 +11,11 @@ from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
-from tests.disks import fill, small_disk
-from tests.schedulers import DATABASE, furnish
-from tests.stores import Store
-from tests.waiting import until
-from tests.web_process import Answer, WebProcess
+from tests.support.processes.schedulers import DATABASE, furnish
+from tests.support.processes.web_process import Answer, WebProcess
+from tests.support.stores.disks import fill, small_disk
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 BASE = "unstall.sqlite3"
 

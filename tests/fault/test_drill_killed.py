@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from recovery.management.commands.drill import INTERRUPTED
-from tests.drilling import SHORT_WORDS, alive, left, workers_of
-from tests.processes import end, spawn
-from tests.stores import Store
-from tests.waiting import until
-from tests.web_process import ROOT, environ_of
+from tests.support.processes.drilling import SHORT_WORDS, alive, left, workers_of
+from tests.support.processes.processes import end, spawn
+from tests.support.processes.web_process import ROOT, environ_of
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 
 class Shell:

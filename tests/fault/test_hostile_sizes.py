@@ -10,15 +10,18 @@ from typing import Any
 
 import pytest
 
-from tests import hostile_sizes
-from tests.hostile_sizes import MIB
-from tests.patience import patience
-from tests.stores import Store
-from tests.watching import add, bullmq, config_of
+from tests.support.patience import patience
+from tests.support.stores.stores import Store
+from tests.support.stuck import hostile_sizes
+from tests.support.stuck.hostile_sizes import MIB
+from tests.support.stuck.watching import add, bullmq, config_of
 
 MEMORY = 100  # MB more than without it
 SECONDS = 2.0
-_PROGRAM = "import sys, django; django.setup(); from tests import hostile_reader; hostile_reader.main(*sys.argv[1:])"
+_PROGRAM = (
+    "import sys, django; django.setup(); from tests.support.stuck import hostile_reader; "
+    "hostile_reader.main(*sys.argv[1:])"
+)
 
 
 def _read(directory: Path, *bases: str) -> dict[str, Any]:

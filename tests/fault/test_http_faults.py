@@ -12,8 +12,8 @@ from recovery.config.addresses.http_endpoints import HttpEndpoint
 from recovery.errors import AccessDenied, Garbled, NotReady, StoreError, TimedOut, TlsMismatch, Unreachable
 from recovery.stores.http import http_client
 from recovery.stores.http.http_client import HttpGetRequest, HttpGetResponse, fetch_all
-from tests.odd_pages import OK, OddPages
-from tests.waiting import until
+from tests.support.odd_pages import OK, OddPages
+from tests.support.waiting import until
 
 GOOD = OK + b"hello"
 
@@ -85,7 +85,7 @@ def test_the_silent_hold_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_whom_to_trust_is_configured(certificates: Path) -> None:
     """A server whose certificate nobody known has signed is not read, and gets no password."""
-    from tests.measuring import NodeExporter
+    from tests.support.processes.measuring import NodeExporter
 
     web = {
         "tls_server_config": {

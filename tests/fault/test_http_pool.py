@@ -14,9 +14,9 @@ from recovery.errors import Garbled, NotReady, StoreError, TimedOut, Unreachable
 from recovery.stores.http import http_client
 from recovery.stores.http.http_client import HttpGetRequest, HttpGetResponse, HttpPool
 from recovery.stores.http.http_errors import HttpResponseTooLong
-from tests.loki_double import API, HANG, LokiDouble
-from tests.odd_pages import OK, OddPages
-from tests.patience import patience
+from tests.support.logs.loki_double import API, HANG, LokiDouble
+from tests.support.odd_pages import OK, OddPages
+from tests.support.patience import patience
 
 
 def labels(double: LokiDouble, **more: str) -> HttpGetRequest:

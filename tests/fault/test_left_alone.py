@@ -13,10 +13,10 @@ from itertools import count
 
 import pytest
 
-from tests.fleet import Fleet, Queue, Worker
-from tests.site import Site
-from tests.stores import Store
-from tests.waiting import until
+from tests.support.processes.fleet import Fleet, Queue, Worker
+from tests.support.processes.site import Site
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 WORKERS = 4
 AT_ONCE = 5  # jobs of one worker

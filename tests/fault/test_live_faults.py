@@ -15,10 +15,10 @@ import pytest
 from recovery import shared_clock
 from recovery.domain.queues.types import DeploymentSample, Snapshot
 from recovery.reads.queues import snapshot_store
-from tests.patience import patience
-from tests.stores import Store
-from tests.waiting import until
-from tests.web_process import COOKIE, Event, Tab, WebProcess
+from tests.support.patience import patience
+from tests.support.processes.web_process import COOKIE, Event, Tab, WebProcess
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 MEGABYTE = 1 << 20
 LIMITS = {"dashboard.live.hub.PERSON_LIMIT": 400, "dashboard.live.hub.SEND_SECONDS": 4.0}

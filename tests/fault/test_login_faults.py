@@ -15,9 +15,9 @@ from recovery.errors import (
 )
 from tests.fault.proxy import Proxy
 from tests.fault.told import LIMIT, PING, told_within
-from tests.stores import Store
-from tests.waiting import until
-from tests.wires import wired
+from tests.support.stores.stores import Store
+from tests.support.stores.wires import wired
+from tests.support.waiting import until
 
 
 @pytest.fixture

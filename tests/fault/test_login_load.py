@@ -11,10 +11,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.patience import patience
-from tests.stores import Store
-from tests.waiting import until
-from tests.web_process import WebProcess
+from tests.support.patience import patience
+from tests.support.processes.web_process import WebProcess
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 CONNECTIONS = 24
 PAGES = 15

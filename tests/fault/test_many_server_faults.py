@@ -6,11 +6,11 @@ from recovery.errors import (
     TimedOut,
     Unreachable,
 )
-from tests.cluster import Cluster
 from tests.fault.told import LIMIT, PING, answers, told_within
-from tests.sentinel import Sentinel
-from tests.waiting import until
-from tests.wires import wired
+from tests.support.stores.cluster import Cluster
+from tests.support.stores.sentinel import Sentinel
+from tests.support.stores.wires import wired
+from tests.support.waiting import until
 
 
 def test_a_hung_cluster_node_times_out(cluster: Cluster) -> None:

@@ -9,12 +9,12 @@ import httpx
 import psutil
 import pytest
 
-from tests.patience import patience
-from tests.site import Site
-from tests.stores import Store
-from tests.waiting import until
-from tests.watching import add, bullmq
-from tests.web_process import COOKIE
+from tests.support.patience import patience
+from tests.support.processes.site import Site
+from tests.support.processes.web_process import COOKIE
+from tests.support.stores.stores import Store
+from tests.support.stuck.watching import add, bullmq
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 MEGABYTE = 1 << 20

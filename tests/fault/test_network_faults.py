@@ -20,9 +20,9 @@ from recovery.stores.redis.connection import ConnectionOptions, RedisConnection
 from recovery.stores.redis.pipeline import CHUNK, EncodedBatch, chunked
 from tests.fault.proxy import Proxy
 from tests.fault.told import LIMIT, PING, answers, speaking, told_within
-from tests.stores import Store
-from tests.waiting import until
-from tests.wires import wired
+from tests.support.stores.stores import Store
+from tests.support.stores.wires import wired
+from tests.support.waiting import until
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import pytest
 from recovery.domain.identifiers import QueueRef
 from recovery.domain.stuck.types import LossCause, VerdictKind
 from recovery.models import Incident
-from tests.stores import Store
-from tests.waiting import until
-from tests.watch_bench import SHORT, Counted, Make, WatchBench, active, config_for, contents, orphan
+from tests.support.stores.stores import Store
+from tests.support.stuck.watch_bench import SHORT, Counted, Make, WatchBench, active, config_for, contents, orphan
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -14,12 +14,12 @@ import pytest
 import redis
 
 from tests.fault.proxy import Proxy
-from tests.patience import patience, promptly
-from tests.site import Site
-from tests.stores import Store
-from tests.waiting import until
-from tests.watching import add, bullmq, finish, now_ms
-from tests.web_process import Answer
+from tests.support.patience import patience, promptly
+from tests.support.processes.site import Site
+from tests.support.processes.web_process import Answer
+from tests.support.stores.stores import Store
+from tests.support.stuck.watching import add, bullmq, finish, now_ms
+from tests.support.waiting import until
 
 PAGE_SECONDS = 1.0
 NOTICED_SECONDS = 3.0  # one collect, its timeout, and the way to the web process

@@ -10,10 +10,10 @@ from contextlib import ExitStack, suppress
 import psutil
 import pytest
 
-from tests.patience import patience
-from tests.stores import Store
-from tests.waiting import until
-from tests.web_process import WebProcess
+from tests.support.patience import patience
+from tests.support.processes.web_process import WebProcess
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 LARGE = "/static/plotly/plotly.min.js"  # 4.6 MB, for everybody
 READERS = 40  # as many as five times the pages that are made at once

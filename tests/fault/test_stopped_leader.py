@@ -23,13 +23,13 @@ from django.db import ConnectionHandler
 from dashboard.database_url import database_settings
 from recovery.backends.redis_common import fencing
 from recovery.reads.scanners import scheduler_status
-from tests.fences import Queue
-from tests.patience import promptly
-from tests.processes import end, spawn
-from tests.schedulers import STARTS_WITHIN, Process
-from tests.stores import Store
-from tests.waiting import until
-from tests.web_process import ROOT, environ_of
+from tests.support.patience import promptly
+from tests.support.processes.processes import end, spawn
+from tests.support.processes.schedulers import STARTS_WITHIN, Process
+from tests.support.processes.web_process import ROOT, environ_of
+from tests.support.stores.fences import Queue
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 JOBS = 120
 LONG_ROUNDS = 200  # with each database

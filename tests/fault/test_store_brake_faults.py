@@ -12,15 +12,15 @@ from recovery.actions.safety_limits import auto_retry_limits
 from recovery.domain.identifiers import QueueRef
 from recovery.domain.safety_limits.redis_pause import LOCK_LENGTHS, PATIENCE, RedisPauseTrigger
 from recovery.domain.time_units import MINUTE
-from tests.acting import ADMIN
-from tests.armed import Armed, armed, held_jobs
-from tests.cluster import Cluster
 from tests.fault.proxy import Proxy
-from tests.fleet import Fleet, Queue
-from tests.sentinel import Sentinel
-from tests.stores import Store
-from tests.waiting import until
-from tests.watch_bench import active
+from tests.support.acting import ADMIN
+from tests.support.processes.fleet import Fleet, Queue
+from tests.support.stores.cluster import Cluster
+from tests.support.stores.sentinel import Sentinel
+from tests.support.stores.stores import Store
+from tests.support.stuck.armed import Armed, armed, held_jobs
+from tests.support.stuck.watch_bench import active
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(180)]
 

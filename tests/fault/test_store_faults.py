@@ -18,9 +18,9 @@ from recovery.errors import (
 )
 from recovery.stores.redis.client import StoreClient
 from tests.fault.told import LIMIT, PING, answers, speaking, told_within
-from tests.stores import Store
-from tests.waiting import until
-from tests.wires import wired
+from tests.support.stores.stores import Store
+from tests.support.stores.wires import wired
+from tests.support.waiting import until
 
 
 def test_a_stopped_process_times_out_and_is_noticed_when_it_goes_on(valkey: Store) -> None:

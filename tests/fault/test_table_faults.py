@@ -19,8 +19,8 @@ from recovery.domain.actions.types import Action, Outcome
 from recovery.domain.jobs import JobState
 from recovery.errors import AccessDenied, ReadOnlyStore, StatementRefused, StoreError, TimedOut, Unreachable
 from recovery.stores.sql.sql_client import SqlClient
-from tests.tables import REF, Jobs, act, seen, table_reader
-from tests.waiting import until
+from tests.support.stores.tables import REF, Jobs, act, seen, table_reader
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.django_db
 READER = table_reader()

@@ -13,7 +13,7 @@ import pytest
 
 from recovery.errors import StoreError
 from recovery.stores.redis.client import StoreClient
-from tests.patience import patience
+from tests.support.patience import patience
 
 PING = [("PING",)]
 LIMIT = 1.4  # seconds: a page has to know within one, and the machine of a test may be busy

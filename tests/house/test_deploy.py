@@ -18,10 +18,10 @@ from django.core.management import get_commands
 from recovery import config
 from recovery.config.schema import SECRETS, VARIABLES
 from recovery.servers import monitor_acl
-from tests import confined
-from tests.processes import end, free_port, spawn
-from tests.stores import binary
-from tests.waiting import until
+from tests.support.processes import confined
+from tests.support.processes.processes import end, free_port, spawn
+from tests.support.stores.stores import binary
+from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

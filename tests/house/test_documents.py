@@ -14,7 +14,7 @@ from django.test import Client
 from dashboard.accounts.roles import UserRole
 from dashboard.accounts.scopes import TokenScope
 from dashboard.base import documents
-from tests.people import browser, person, text
+from tests.support.people import browser, person, text
 
 ROOT = Path(__file__).parents[2]
 _MENTION = re.compile(r"docs/[\w./-]*\w")

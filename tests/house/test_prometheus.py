@@ -15,8 +15,8 @@ import pytest
 
 from dashboard.metrics.exposition import MetricsFormat
 from dashboard.metrics.render import render_page
-from tests.prometheus import promtool
-from tests.scraping import full
+from tests.support.prometheus import promtool
+from tests.support.scraping import full
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "alerts.yml"

@@ -19,8 +19,8 @@ from dashboard.accounts.roles import UserRole
 from dashboard.accounts.scopes import TokenScope
 from dashboard.api.openapi import document
 from dashboard.idempotency import asgi as idempotency
-from tests.machines import Machine
-from tests.people import browser, person
+from tests.support.machines import Machine
+from tests.support.people import browser, person
 
 pytestmark = pytest.mark.django_db
 
@@ -265,7 +265,7 @@ def test_every_route_of_the_api_says_its_scopes() -> None:
 
 
 def test_each_operation_of_the_document_has_the_scope_that_is_tried_here() -> None:
-    """The calls under once stand beside Django: tests/integration/test_api_rights.py asks them, and all others, too."""
+    """The calls under once stand beside Django: tests/integration/api/test_api_rights.py asks all."""
     said = {
         (resolve(_filled(path)).url_name, method.upper()): TokenScope(call["x-scope"])
         for path, calls in document()["paths"].items()

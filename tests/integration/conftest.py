@@ -9,8 +9,8 @@ import pytest
 
 from recovery.actions.bulk.bulk_runs import BulkRunner
 from recovery.stores.registry import registry, reset
-from tests.acting import Bench, set_up
-from tests.stores import Store
+from tests.support.acting import Bench, set_up
+from tests.support.stores.stores import Store
 
 
 @pytest.fixture

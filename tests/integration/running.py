@@ -15,9 +15,9 @@ from pathlib import Path
 import httpx
 import psutil
 
-from tests.keys import SECRET_KEY
-from tests.processes import free_port
-from tests.waiting import until
+from tests.support.processes.processes import free_port
+from tests.support.stores.keys import SECRET_KEY
+from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 STARTS_WITHIN = 40.0  # two on a machine that does nothing else

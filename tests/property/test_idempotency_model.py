@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from recovery.domain.idempotency import ClaimStep, ClaimStepResult, IdempotencyLimits, IdempotencyState
 from recovery.stores.state import state_keys
-from tests.idempotency import LONG, Desk
-from tests.stores import Store
+from tests.support.idempotency import LONG, Desk
+from tests.support.stores.stores import Store
 
 KEYS = st.sampled_from(("a", "b", "ü/\t"))
 

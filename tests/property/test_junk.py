@@ -17,8 +17,8 @@ from recovery.domain.identifiers import QueueRef, decode_name
 from recovery.domain.jobs import JobState
 from recovery.domain.queues.types import LibraryVersion, QueueLibrary
 from recovery.errors import JobMissing, WrongType
-from tests.pipe import Pipe
-from tests.stores import Store
+from tests.support.stores.pipe import Pipe
+from tests.support.stores.stores import Store
 
 REF = QueueRef("main", "bull:q")
 FLAVOURS = [

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from recovery.domain.logs.sanitize import sanitize_line
 from recovery.domain.logs.types import LogLevel, LogQuery
 from recovery.logs.loki import logql as loki_logql
-from tests import logql
+from tests.support.logs import logql
 
 TRICKY = [
     '"',

@@ -29,10 +29,10 @@ from recovery.scanners.stale_check.scanner import StaleCheck
 from recovery.stores import registry
 from recovery.stores.state import state_keys
 from recovery.stores.state.shared_read import windows
-from tests.integration.test_acl import admit, documented
-from tests.stores import Store
-from tests.watch_bench import SHORT, WatchBench, active, config_for
-from tests.watching import now_ms
+from tests.integration.stores.test_acl import admit, documented
+from tests.support.stores.stores import Store
+from tests.support.stuck.watch_bench import SHORT, WatchBench, active, config_for
+from tests.support.stuck.watching import now_ms
 from tests.web.braking import hold_store, quarantine
 
 pytestmark = pytest.mark.django_db(transaction=True)

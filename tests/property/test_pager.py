@@ -17,9 +17,9 @@ from recovery.backends.redis_common.layout import QueueContext, StatePlace
 from recovery.backends.redis_common.paging.windows import window
 from recovery.domain.identifiers import QueueRef
 from recovery.domain.jobs import JobState
-from tests.pipe import Pipe
-from tests.restless import Restless
-from tests.stores import Store
+from tests.support.stores.pipe import Pipe
+from tests.support.stores.stores import Store
+from tests.support.stuck.restless import Restless
 
 SCENE = QueueContext(QueueRef("main", "bull:q"), Keys("bull:q"), LAYOUT)
 KEY = "bull:q:failed"

@@ -28,11 +28,11 @@ from recovery.domain.actions.types import Action, ActionOptions, ExpectedJob, Jo
 from recovery.reads.audit.queries import verify
 from recovery.stores import registry
 from recovery.stores.state.shared_read import windows
-from tests.fleet import Library
-from tests.hands import Hand
 from tests.property.watched_queue import LATER_MS, Picture, WatchedQueue, changed
-from tests.stores import Store
-from tests.watching import config_of
+from tests.support.hands import Hand
+from tests.support.processes.fleet import Library
+from tests.support.stores.stores import Store
+from tests.support.stuck.watching import config_of
 
 JOBS = 6  # about so many, so that workers and operators meet on the same one
 VIEWS = 8  # that operators remember, and act on later

@@ -23,10 +23,10 @@ from recovery.scanners.job_tables.startup_sweep import StartupSweep
 from recovery.scanners.runtime.permissions import ScannerPermissions
 from recovery.scanners.runtime.store_rights import StoreRightsCheck
 from recovery.stores import registry
-from tests.stores import Store
-from tests.table_bench import JOBS, REF, TABLE, Postgresql, TableBench, configured
-from tests.waiting import until
-from tests.watching import now_ms
+from tests.support.stores.stores import Store
+from tests.support.stores.table_bench import JOBS, REF, TABLE, Postgresql, TableBench, configured
+from tests.support.stuck.watching import now_ms
+from tests.support.waiting import until
 from tests.web.braking import quarantine
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -11,7 +11,7 @@ from recovery.domain.tuning.prediction import predict
 from recovery.domain.tuning.proposal import ABOUT, propose_timing
 from recovery.domain.tuning.timing import WorkerTiming
 from recovery.errors import Illegible
-from tests.tuning import KUBERNETES, judged, kinds, patched
+from tests.support.tuning import KUBERNETES, judged, kinds, patched
 
 BY_HAND = {
     "no-health-check",

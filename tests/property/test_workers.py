@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from recovery.backends import client_list
 from recovery.domain.identifiers import QueueRef, decode_name
-from tests.clients import client, library_name
+from tests.support.clients import client, library_name
 
 bases = st.tuples(
     st.text(alphabet="ab:{}", min_size=1, max_size=6), st.text(alphabet="abö:/?=", min_size=1, max_size=8)

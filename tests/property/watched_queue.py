@@ -15,9 +15,9 @@ from recovery.reads.stuck import observations
 from recovery.reads.stuck.observations import JobObservation
 from recovery.stores import registry
 from tests.contract.places import places
-from tests.fleet import Library, Queue
-from tests.hands import Hand
-from tests.stores import Store
+from tests.support.hands import Hand
+from tests.support.processes.fleet import Library, Queue
+from tests.support.stores.stores import Store
 
 PERSON = Actor("person", "ada", "admin", may_act=True, may_bulk=True)
 LATER_MS = 3_600_000  # a delayed job does not come due within a test

@@ -59,7 +59,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[Any]:
 
 
 def _is_pure(item: pytest.Item, names: set[str]) -> bool:
-    if item.path.parent.name not in _PURE_FOLDERS or names & _NOT_PURE:
+    if item.nodeid.split("/")[1] not in _PURE_FOLDERS or names & _NOT_PURE:
         return False
     return item.get_closest_marker("django_db") is None
 

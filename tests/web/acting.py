@@ -14,7 +14,7 @@ from django.test import Client
 from recovery.domain.identifiers import encode_name, slug
 from recovery.reads.queues import snapshot_store
 from recovery.stores import registry
-from tests.watching import add, bullmq, now_ms
+from tests.support.stuck.watching import add, bullmq, now_ms
 from tests.web.conftest import Desk
 
 BASE = "bull:mail"

@@ -20,7 +20,7 @@ from dashboard.gate.decision_log import GateDecisionLog
 from dashboard.live.cached_state import CachedState
 from recovery.config.gate import GateConfig
 from recovery.domain.gate.state_machine import CALM, Gate
-from tests.gating import POLL, tell
+from tests.support.stuck.gating import POLL, tell
 
 T = TypeVar("T")
 

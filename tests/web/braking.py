@@ -17,7 +17,7 @@ from recovery.reads.safety_limits.limit_rows import (
     SafetyLimitScope,
     breaker_key,
 )
-from tests.watching import now_ms
+from tests.support.stuck.watching import now_ms
 from tests.web.acting import BASE
 
 MAIL = QueueRef("main", BASE)

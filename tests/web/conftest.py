@@ -18,9 +18,9 @@ from recovery.scanners.collect.collector import Collector
 from recovery.scanners.discovery.known_queues import KnownQueue, KnownQueues
 from recovery.stores import registry
 from recovery.stores.state.shared_read import windows
-from tests.people import browser, person
-from tests.stores import Store
-from tests.watching import config_of, now_ms
+from tests.support.people import browser, person
+from tests.support.stores.stores import Store
+from tests.support.stuck.watching import config_of, now_ms
 
 FRESH = SnapshotHealth(snapshot_age_ms=800, scheduler_alive=True, stale=False)
 BULLMQ = LibraryVersion(QueueLibrary.BULLMQ, 5, "5.81.5", ("meta.version = bullmq:5.81.5",))

@@ -12,7 +12,7 @@ from recovery.domain.stuck.outlook import QueueOutlook
 from recovery.domain.stuck.types import LossCause, StuckJob, Verdict, VerdictKind
 from recovery.reads.stuck import inbox_store
 from recovery.stores import registry
-from tests.watching import now_ms
+from tests.support.stuck.watching import now_ms
 from tests.web.acting import BASE
 from tests.web.conftest import Desk
 

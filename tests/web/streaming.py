@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.stores import Store
-from tests.web_process import WebProcess
+from tests.support.processes.web_process import WebProcess
+from tests.support.stores.stores import Store
 
 
 def web_over(state: Store, limits: Mapping[str, object] | None = None) -> WebProcess:

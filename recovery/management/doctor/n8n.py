@@ -9,7 +9,7 @@ from recovery.config import N8nInstallation
 from recovery.domain.identifiers import printable
 from recovery.domain.n8n.comparison import N8nRelease
 from recovery.domain.n8n.instances import EMPTY, concerns, summary
-from recovery.errors import StoreError, Unsupported
+from recovery.errors import DeploymentMissing, StoreError, Unsupported
 from recovery.management.doctor.findings import DoctorFinding, good, silent, warning, wrong
 from recovery.n8n import api_client, instance_store
 from recovery.n8n.database import run_data, schema
@@ -49,7 +49,11 @@ def _key(about: str, one: N8nInstallation) -> DoctorFinding:
 def _processes(about: str, registry: ConnectionRegistry, one: N8nInstallation) -> Iterator[DoctorFinding]:
     """Checks n8n's processes by its registry; an n8n before 2.20 has none and gets no finding."""
     now = shared_clock.now()
-    found = instance_store.look(registry, one, EMPTY, now)
+    try:
+        found = instance_store.look(registry, one, EMPTY, now)
+    except DeploymentMissing as error:
+        yield warning(about, str(error), "Name the deployment with its queue in [[n8n]] (docs/n8n.md).")
+        return
     if found.here:
         yield good(about, f"{printable(summary(found.instances))}.")
     for concern in concerns(found, now):

@@ -16,8 +16,8 @@ from playwright.sync_api import Page
 
 from tests.browser.log_site import LogSite, texts
 from tests.fault.proxy import Proxy
-from tests.loki_double import Asked
-from tests.waiting import until
+from tests.support.logs.loki_double import Asked
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.browser
 Open = Callable[..., Page]

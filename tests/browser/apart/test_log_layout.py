@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.apart.test_logs import of
 from tests.browser.log_site import LogSite, texts
-from tests.waiting import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.browser
 Open = Callable[..., Page]

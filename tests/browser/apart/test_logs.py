@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.accessibility import barriers
 from tests.browser.log_site import LogSite, texts
-from tests.waiting import until
+from tests.support.accessibility import barriers
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.browser
 Open = Callable[..., Page]

@@ -13,11 +13,11 @@ from playwright.sync_api import Page, expect
 
 from recovery.stores.state import state_keys
 from tests.browser.log_site import LogSite, texts
-from tests.driver import NODE_DIRECTORY, lacking, node
-from tests.processes import end, spawn
-from tests.shipping import SERVER, monitor
-from tests.stores import Store
-from tests.waiting import until
+from tests.support.logs.shipping import SERVER, monitor
+from tests.support.processes.driver import NODE_DIRECTORY, lacking, node
+from tests.support.processes.processes import end, spawn
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.browser
 JOBS = 90

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.fleet import Fleet, Queue, Worker
-from tests.site import Site
-from tests.stores import Store
-from tests.waiting import until
+from tests.support.processes.fleet import Fleet, Queue, Worker
+from tests.support.processes.site import Site
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 Open = Callable[..., Page]
 

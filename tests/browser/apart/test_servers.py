@@ -20,10 +20,10 @@ from playwright.sync_api import Page, expect
 
 from recovery.stores.state import state_keys
 from tests.integration.running import ROOT
-from tests.processes import end, spawn
-from tests.site import Site
-from tests.stores import Store
-from tests.waiting import until
+from tests.support.processes.processes import end, spawn
+from tests.support.processes.site import Site
+from tests.support.stores.stores import Store
+from tests.support.waiting import until
 
 Open = Callable[..., Page]
 BASE = "bull:render"

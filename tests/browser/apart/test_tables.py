@@ -9,11 +9,11 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Complaints
 from tests.browser.test_every_page import LOOKS, Look, Stop, Walk
-from tests.site import Site
-from tests.stores import Store
-from tests.table_bench import JOBS, TABLE, Sqlite, TableBench
-from tests.waiting import until
-from tests.watching import now_ms
+from tests.support.processes.site import Site
+from tests.support.stores.stores import Store
+from tests.support.stores.table_bench import JOBS, TABLE, Sqlite, TableBench
+from tests.support.stuck.watching import now_ms
+from tests.support.waiting import until
 
 NASTY = '<img src=x onerror="alert(1)">'
 QUEUE = "/queues/app/jobs/"

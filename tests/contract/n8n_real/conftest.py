@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.n8n_console import LONG, settings
-from tests.n8n_flows import SlowServer, calls, workflow
-from tests.n8n_real import FOLDERS, LOCK_MS, RealN8n, installed
-from tests.postgres import Postgres, programs
-from tests.site import Site
-from tests.stores import Store, binary
+from tests.support.n8n.n8n_console import LONG, settings
+from tests.support.n8n.n8n_flows import SlowServer, calls, workflow
+from tests.support.n8n.n8n_real import FOLDERS, LOCK_MS, RealN8n, installed
+from tests.support.processes.site import Site
+from tests.support.stores.postgres import Postgres, programs
+from tests.support.stores.stores import Store, binary
 
 
 @pytest.fixture(scope="module", params=["1.123", "2.41"])

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.n8n_console import EXECUTIONS, act, at_work, done, handed_over, is_abandoned, listed, mismatches
-from tests.n8n_flows import SlowServer, chain, slow_step, step, webhook
-from tests.n8n_real import RealN8n
-from tests.site import Site
-from tests.waiting import until
+from tests.support.n8n.n8n_console import EXECUTIONS, act, at_work, done, handed_over, is_abandoned, listed, mismatches
+from tests.support.n8n.n8n_flows import SlowServer, chain, slow_step, step, webhook
+from tests.support.n8n.n8n_real import RealN8n
+from tests.support.processes.site import Site
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.n8n, pytest.mark.timeout(900), pytest.mark.usefixtures("clean")]
 

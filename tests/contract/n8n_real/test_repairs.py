@@ -12,13 +12,13 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.n8n_api import PublicApi
-from tests.n8n_console import EXECUTIONS, JOBS, act, begun, done, lost
-from tests.n8n_real import RealN8n
-from tests.n8n_schema import COLUMNS
-from tests.site import Site
-from tests.waiting import until
-from tests.web_process import COOKIE
+from tests.support.n8n.n8n_api import PublicApi
+from tests.support.n8n.n8n_console import EXECUTIONS, JOBS, act, begun, done, lost
+from tests.support.n8n.n8n_real import RealN8n
+from tests.support.n8n.n8n_schema import COLUMNS
+from tests.support.processes.site import Site
+from tests.support.processes.web_process import COOKIE
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.n8n, pytest.mark.timeout(900)]
 
@@ -155,6 +155,7 @@ class _Played:
     def __init__(self, release: str, status: str) -> None:
         self.yard = self
         self.release = release
+        self.scopes, self.sees_workflows = {"execution:retry"}, True
         self._status = status
 
     def status(self, _: str) -> str:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.n8n_console import EXECUTIONS, act, at_work
-from tests.n8n_flows import SlowServer
-from tests.n8n_real import RealN8n
-from tests.site import Site
-from tests.waiting import until
+from tests.support.n8n.n8n_console import EXECUTIONS, act, at_work
+from tests.support.n8n.n8n_flows import SlowServer
+from tests.support.n8n.n8n_real import RealN8n
+from tests.support.processes.site import Site
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.n8n, pytest.mark.timeout(900)]
 

@@ -14,13 +14,13 @@ import pytest
 from dashboard.accounts.tokens import MARK
 from recovery.domain.idempotency import IdempotencyState
 from recovery.gate import queries as gate_queries
-from tests.gating import Steady, steady
-from tests.idempotency import Desk
-from tests.n8n_console import handed_over
-from tests.n8n_flows import step, webhook
-from tests.n8n_real import RealN8n
-from tests.site import Site
-from tests.waiting import until
+from tests.support.idempotency import Desk
+from tests.support.n8n.n8n_console import handed_over
+from tests.support.n8n.n8n_flows import step, webhook
+from tests.support.n8n.n8n_real import RealN8n
+from tests.support.processes.site import Site
+from tests.support.stuck.gating import Steady, steady
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.n8n, pytest.mark.timeout(900)]
 

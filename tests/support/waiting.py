@@ -1,0 +1,29 @@
+"""Wait by condition with a deadline, never by sleep."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from tests.support.patience import patience
+
+T = TypeVar("T")
+_PAUSE = 0.02
+
+
+def until(condition: Callable[[], T], seconds: float = 10.0, what: str = "") -> T:
+    """The first truthy value of `condition`; AssertionError when the deadline passes, later on a busy machine."""
+    started = time.monotonic()
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() - started > patience(seconds):
+            raise AssertionError(f"not within {seconds:g} s: {what or condition!r}; last seen: {value!r}")
+        _rest()
+
+
+def _rest() -> None:
+    """Between two looks at a condition of another process, which nobody announces: the only sleep there is."""
+    time.sleep(_PAUSE)
