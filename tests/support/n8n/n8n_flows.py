@@ -41,8 +41,10 @@ class SlowServer:
         self._may_go.set()
 
     def renew(self) -> None:
+        """Forgets what was asked: the next n8n numbers its executions from 1 again."""
         self._may_go.set()
         self._may_go = threading.Event()
+        self._asked.clear()
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         server = self
