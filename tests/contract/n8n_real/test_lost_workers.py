@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.n8n.n8n_console import EXECUTIONS, act, at_work, done, handed_over, is_abandoned, listed, mismatches
+from tests.support.n8n.n8n_console import EXECUTIONS, act, at_work, handed_over, is_abandoned, listed, mismatches
 from tests.support.n8n.n8n_flows import SlowServer, chain, slow_step, step, webhook
 from tests.support.n8n.n8n_real import RealN8n
 from tests.support.processes.site import Site
@@ -115,7 +115,7 @@ def test_after_a_restart_of_main_2_leaves_what_a_lost_worker_ran_running_for_eve
         until(lambda: not n8n.job_of(execution), CHECK, "the other one's check has failed the job")
         line = listed(site, execution, "no job")
         assert (n8n.status(execution), line["repair"], slow.runs(execution)) == ("running", "mark crashed", 1)
-        done(act(site, "mark-crashed", EXECUTIONS, execution))
+        _mark_crashed(site, execution)
     else:
         until(lambda: slow.runs(execution) == 2, CHECK, "the other one runs it again")
         slow.let_go()
@@ -141,8 +141,7 @@ def test_a_sub_workflow_whose_parent_died_with_its_worker_is_listed_and_marked(
     line = listed(site, child, "parent gone")
     assert (line["status"], line["job"], line["repair"]) == ("running", None, "mark crashed")
     assert n8n.status(child) == "running"
-    # The shell compares by itself; the action believes the scheduler's comparison, which follows.
-    until(lambda: act(site, "mark-crashed", EXECUTIONS, child)["outcome"] == "done", 60, "it is marked")
+    _mark_crashed(site, child)
     assert n8n.status(child) == "crashed"
 
 
@@ -162,3 +161,8 @@ def _child(n8n: RealN8n, parent: str) -> str:
     """The newest execution that began after this one."""
     newest = str(n8n.newest())
     return newest if newest != parent else ""
+
+
+def _mark_crashed(site: Site, execution: str) -> None:
+    """The shell lists by itself; the action believes the scheduler's comparison, which follows within seconds."""
+    until(lambda: act(site, "mark-crashed", EXECUTIONS, execution)["outcome"] == "done", 60, "it is marked")
