@@ -10,8 +10,8 @@ from django.db.models.functions import Lower
 from django.utils import timezone
 
 from dashboard.accounts.roles import UserRole
-from dashboard.accounts.scopes import TokenScope, parse
 from dashboard.accounts.sessions import browser_name
+from dashboard.accounts.token_scopes import TokenScope, parse
 
 
 class User(AbstractUser):

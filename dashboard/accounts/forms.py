@@ -12,7 +12,7 @@ from django.contrib.auth.validators import UnicodeUsernameValidator
 from dashboard.accounts import login_limits
 from dashboard.accounts.failed_logins import failed_logins
 from dashboard.accounts.roles import UserRole
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from dashboard.accounts.tokens import DAYS, DAYS_DEFAULT
 from dashboard.base.context_processors import THEMES
 from dashboard.models import MachineToken, User

@@ -11,7 +11,7 @@ from django.db import DatabaseError, connections
 from django.utils import timezone
 
 from dashboard.accounts import tokens
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 
 KEPT_SECONDS = 30.0  # a token that was revoked is refused within this time
 FRESH_SECONDS = 20.0  # a token that is used later than this is looked up again in the background

@@ -14,7 +14,7 @@ from dashboard.accounts import tokens as kept
 from dashboard.accounts.forms import TAKEN, TokenForm
 from dashboard.accounts.reauthentication import needs_recent_password
 from dashboard.accounts.roles import UserRole, needs
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from dashboard.models import MachineToken, User
 from recovery.actions.audit import audit_log
 

@@ -15,8 +15,8 @@ from django.db import DatabaseError
 from django.db.models import Q
 from django.utils import timezone
 
-from dashboard.accounts import scopes
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts import token_scopes
+from dashboard.accounts.token_scopes import TokenScope
 from dashboard.models import MachineToken, User
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ def make(name: str, allowed: frozenset[TokenScope], days: int, maker: User | Non
         name=name,
         token_hash=digest(written),
         prefix=written[:_PREFIX],
-        scopes=scopes.format_scopes(allowed),
+        scopes=token_scopes.format_scopes(allowed),
         created_by=maker,
         expires_at=timezone.now() + timedelta(days=days),
     )

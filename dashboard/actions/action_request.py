@@ -17,7 +17,7 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 
 from dashboard.actions.option_fields import FLAGS
-from dashboard.base.url_refs import job_url_ref, queue_url_ref
+from dashboard.base.url_identifiers import job_url_ref, queue_url_ref
 from dashboard.n8n.presenters import PairFilter
 from dashboard.stuck.filters import StuckFilter
 from recovery.domain.actions.types import Action, ActionOptions

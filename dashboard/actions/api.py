@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema
 from pydantic import ConfigDict
 
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from dashboard.api.auth import ApiCaller, requires_scope
 from dashboard.api.error_responses import ApiError
 from dashboard.api.identifiers import NAME_LIMIT, OPTIONAL_QUEUE, QUEUE, SLUG, QueueName, job_id, queue_ref

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from dashboard.actions import confirmation
 from dashboard.live import state_cache
-from dashboard.n8n import n8n_buttons
+from dashboard.n8n import execution_buttons
 from dashboard.n8n.presenters import PairFilter
 from dashboard.stuck.filters import StuckFilter
 from recovery.actions import runner
@@ -80,7 +80,7 @@ def _executions(wanted: ActionCommand, chosen: PairFilter, among: Collection[str
             continue
         unlisted += truth.mismatches - len(truth.pairs)
         for pair in truth.pairs:
-            is_meant = chosen.holds(truth, pair) and wanted.act in n8n_buttons.execution_actions(pair, n8n)
+            is_meant = chosen.holds(truth, pair) and wanted.act in execution_buttons.execution_actions(pair, n8n)
             if is_meant and (among is None or confirmation.short_job_name(n8n.executions.job(pair.id)) in among):
                 found.setdefault(n8n.executions, []).append(pair.id)
     words = f"All executions listed as mismatches{f', {chosen.words}' if chosen else ''}, to which this can be done."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.http import HttpRequest
 from ninja import Field, Router, Schema
 
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from dashboard.alerts.views import known_outlets
 from dashboard.api.auth import requires_scope
 from recovery import config

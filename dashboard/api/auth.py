@@ -8,7 +8,7 @@ from typing import Any
 from django.http import HttpRequest
 from ninja.security.http import HttpAuthBase
 
-from dashboard.accounts.scopes import TokenScope, format_scopes
+from dashboard.accounts.token_scopes import TokenScope, format_scopes
 from dashboard.api.error_responses import ApiError
 from dashboard.models import MachineToken
 from recovery.domain.actions.types import Actor

@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from ninja import Field, Path, Query, Router, Schema
 from pydantic import ConfigDict
 
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from dashboard.actions.api import REASON_LIMIT, ActionJobResult, ActionResults, parse_queue
 from dashboard.api.auth import ApiCaller, requires_scope
 from dashboard.api.identifiers import NAME_LIMIT, OPTIONAL_QUEUE, OPTIONAL_SLUG, SLUG, QueueName, job_id, readable

@@ -17,10 +17,10 @@ from django.db import DatabaseError
 
 from dashboard.accounts import token_cache, tokens
 from dashboard.accounts.rate_limit import TokenRateLimit
-from dashboard.accounts.scopes import TokenScope as Right
 from dashboard.accounts.token_cache import TokenCache, TokenLookupsBusy
+from dashboard.accounts.token_scopes import TokenScope as Right
+from dashboard.gate.admission_lock import AdmissionArbiter, AdmissionRuling
 from dashboard.gate.admissions import Admissions, GateTarget, UnknownServer
-from dashboard.gate.arbitration import AdmissionArbiter, AdmissionRuling
 from dashboard.gate.decision_log import GateDecisionLog
 from dashboard.gate.responses import GateAnswer, GateReason
 from dashboard.live.asgi import Headers, Receive, Scope, Send

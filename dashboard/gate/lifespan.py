@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from redis.asyncio import Redis
 
+from dashboard.gate.admission_lock import AdmissionArbiter
 from dashboard.gate.admissions import Admissions
-from dashboard.gate.arbitration import AdmissionArbiter
 from dashboard.gate.asgi import PATH, CpuGate
 from dashboard.gate.decision_log import GateDecisionLog
 from dashboard.gate.local_cpu import LocalCpu, own_id

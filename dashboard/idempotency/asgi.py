@@ -16,8 +16,8 @@ from django.db import DatabaseError
 
 from dashboard.accounts import token_cache, tokens
 from dashboard.accounts.rate_limit import TokenRateLimit
-from dashboard.accounts.scopes import TokenScope as Right
 from dashboard.accounts.token_cache import TokenCache, TokenLookupsBusy
+from dashboard.accounts.token_scopes import TokenScope as Right
 from dashboard.api import error_responses
 from dashboard.api.error_responses import RETRY_SECONDS, ApiError
 from dashboard.idempotency import responses, schemas

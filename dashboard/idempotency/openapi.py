@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from dashboard.idempotency.asgi import PATH
 from dashboard.idempotency.schemas import (
     IdempotencyBody,

@@ -8,7 +8,7 @@ from typing import Any
 
 import redis
 
-from dashboard.live.gate_fold import StoredServerSample, fold_gates
+from dashboard.live.gate_states import StoredServerSample, fold_gates
 from recovery import shared_clock
 from recovery.config.gate import GateConfig
 from recovery.domain import identifiers

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from django.db import DatabaseError
 
 from dashboard.accounts import token_cache, tokens
-from dashboard.accounts.scopes import TokenScope as Right
 from dashboard.accounts.token_cache import TokenCache, TokenLookupsBusy
+from dashboard.accounts.token_scopes import TokenScope as Right
 from dashboard.live.asgi import Headers, Receive, Scope, Send, refuse
 from dashboard.live.cached_state import CachedState
 from dashboard.metrics.exposition import MetricsFormat

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
 
-from dashboard.metrics import automation, health, idempotency, queues, servers
+from dashboard.metrics import health, idempotency, queues, recovery_metrics, servers
 from dashboard.metrics.exposition import MetricsFormat, render_families
 from dashboard.metrics.scrape_input import ScrapeInput
 
@@ -28,7 +28,7 @@ def pieces(picture: ScrapeInput, dialect: MetricsFormat, streams: int) -> Iterat
     families = chain(
         health.families(picture, streams),
         servers.families(picture),
-        automation.families(picture),
+        recovery_metrics.families(picture),
         idempotency.families(picture),
         queues.families(picture),
     )

@@ -7,7 +7,7 @@ from typing import Annotated
 from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema
 
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from dashboard.api.auth import requires_scope
 from dashboard.api.identifiers import JobName, QueueName
 from recovery import shared_clock

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 from dashboard.actions import action_request, buttons
 from dashboard.actions.buttons import Button
 from dashboard.live import state_cache
-from dashboard.n8n import instance_presenters, loss_presenters, n8n_buttons
+from dashboard.n8n import execution_buttons, instance_presenters, loss_presenters
 from dashboard.n8n import presenters as n8n_presenters
 from dashboard.n8n.presenters import PairFilter
 from recovery import shared_clock
@@ -125,12 +125,12 @@ def _line(
     pair: JobExecutionPair, n8n: N8nInstallation | None, offer: RescueOffer | None, user: object, *, back: str
 ) -> dict[str, Any]:
     can_rescue = offer is not None and offer.is_open
-    acts = n8n_buttons.buttons_for_pair(pair, n8n, user, back=back, can_rescue=can_rescue)
+    acts = execution_buttons.buttons_for_pair(pair, n8n, user, back=back, can_rescue=can_rescue)
     line = n8n_presenters.line(pair, n8n)
     return line | {
         "rescue": offer.sentence if offer else "",
         "acts": acts,
-        "pick": n8n_buttons.checkbox_value(pair, n8n, user),
+        "pick": execution_buttons.checkbox_value(pair, n8n, user),
     }
 
 
@@ -154,7 +154,7 @@ def _matching_acts(
     """Returns the actions on all matching rows, if they do not fit on one page or a filter is set."""
     if len(pairs) < 2 or (len(pairs) <= SIZE and not chosen):
         return ()
-    return n8n_buttons.buttons_for_matching(pairs, known, chosen, request.user, back=_back(request))
+    return execution_buttons.buttons_for_matching(pairs, known, chosen, request.user, back=_back(request))
 
 
 def _start(request: HttpRequest, total: int) -> int:

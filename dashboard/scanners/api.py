@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from ninja import Field, Path, Query, Router, Schema, Status
 from pydantic import ConfigDict
 
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from dashboard.actions.api import REASON_LIMIT, parse_queue
 from dashboard.actions.bulk.api import Number
 from dashboard.api.auth import ApiCaller, requires_scope

@@ -12,7 +12,7 @@ from dashboard.accounts import actors
 from dashboard.accounts.roles import UserRole, allows, needs
 from dashboard.actions.action_request import InvalidRequest
 from dashboard.base import dialogs
-from dashboard.base.url_refs import queue_url_ref
+from dashboard.base.url_identifiers import queue_url_ref
 from dashboard.live import state_cache
 from dashboard.scanners import presenters as scanners_presenters
 from dashboard.scanners import views as scanners_views

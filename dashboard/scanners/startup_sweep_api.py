@@ -6,7 +6,7 @@ from django.http import HttpRequest
 from ninja import Field, Router, Schema
 from pydantic import ConfigDict
 
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from dashboard.actions.api import parse_queue
 from dashboard.api.auth import requires_scope
 from dashboard.api.identifiers import NAME_LIMIT, QUEUE

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema
 
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from dashboard.api.auth import requires_scope
 from dashboard.api.identifiers import QueueName, ServerId
 from dashboard.base.redaction import MASKED, PayloadRedactor

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from django.utils.http import urlencode
 
-from dashboard.base.url_refs import queue_url_ref
+from dashboard.base.url_identifiers import queue_url_ref
 from recovery.domain.identifiers import QueueRef, printable
 from recovery.domain.stuck.inbox import StuckInbox
 from recovery.domain.stuck.types import LossCause, StuckJob, VerdictKind

@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from dashboard.base.job_rows import Cells, LockBar, brief
-from dashboard.base.url_refs import job_url_ref
+from dashboard.base.url_identifiers import job_url_ref
 from recovery.actions.catalog import ENTRIES
 from recovery.domain.identifiers import printable
 from recovery.domain.stuck.types import LossCause, StuckJob, Verdict, VerdictKind

@@ -15,9 +15,9 @@ from django.views.decorators.http import require_safe
 from dashboard.actions import buttons
 from dashboard.actions.buttons import ActionButtons, ActionPermissions, Button
 from dashboard.base.job_rows import Cells
-from dashboard.base.url_refs import queue_url_ref
+from dashboard.base.url_identifiers import queue_url_ref
 from dashboard.live import state_cache
-from dashboard.n8n import n8n_buttons
+from dashboard.n8n import execution_buttons
 from dashboard.n8n import views as n8n_views
 from dashboard.servers import queries as servers_queries
 from dashboard.stuck import filters
@@ -102,7 +102,7 @@ def _cells(lines: Sequence[StuckJob], looked_at: int, may: ActionPermissions, ba
     return [
         stuck_presenters.line(line)
         | {"server_url": servers_queries.url(line.server)}
-        | n8n_buttons.links(line)
+        | execution_buttons.links(line)
         | (
             stuck_presenters.completed_cells(done[line.job])
             if line.job in done
@@ -144,7 +144,7 @@ def _acts(
 ) -> ActionButtons | None:
     """Returns the buttons of a row; None too for a queue in no snapshot, because its library is not known."""
     if line.verdict.kind is VerdictKind.N8N:
-        return n8n_buttons.buttons_for_stuck_line(line, may, back=back)
+        return execution_buttons.buttons_for_stuck_line(line, may, back=back)
     flavour = flavours.get(line.job.queue)
     if not may.act or flavour is None or line.row is None or buttons.is_read_only(line.job.queue):
         return None

@@ -12,7 +12,7 @@ from django.core.management import get_commands
 from django.test import Client
 
 from dashboard.accounts.roles import UserRole
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from dashboard.base import documents
 from tests.support.people import browser, person, text
 

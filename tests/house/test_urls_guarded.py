@@ -16,7 +16,7 @@ from django.urls import URLPattern, resolve, reverse
 from dashboard import asgi, urls
 from dashboard.accounts.reauthentication import SESSION_NAME
 from dashboard.accounts.roles import UserRole
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from dashboard.api.openapi import document
 from dashboard.idempotency import asgi as idempotency
 from tests.support.machines import Machine

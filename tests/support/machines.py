@@ -9,7 +9,7 @@ from django.http import HttpResponse
 from django.test import Client
 
 from dashboard.accounts import tokens
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 
 ROOT = "/api/v1"
 

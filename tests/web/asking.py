@@ -13,8 +13,8 @@ import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from dashboard.gate.admission_lock import AdmissionArbiter
 from dashboard.gate.admissions import Admissions
-from dashboard.gate.arbitration import AdmissionArbiter
 from dashboard.gate.asgi import PATH, CpuGate
 from dashboard.gate.decision_log import GateDecisionLog
 from dashboard.live.cached_state import CachedState

@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from ninja import Field, Path, Query, Router, Schema, Status
 from pydantic import ConfigDict
 
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from dashboard.actions.api import REASON_LIMIT, ActionJob, ActionOptionsBody, current_jobs, parse_queue
 from dashboard.api.auth import ApiCaller, requires_scope
 from dashboard.api.identifiers import NAME_LIMIT, QUEUE, QueueName, readable

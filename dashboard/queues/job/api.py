@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema
 from pydantic import ConfigDict
 
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from dashboard.api.auth import ScopeAuth, requires_scope
 from dashboard.api.error_responses import ApiError
 from dashboard.api.identifiers import SLUG, Base, Deployment, JobId, JobName, job_id, queue

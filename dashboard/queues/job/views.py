@@ -19,7 +19,7 @@ from dashboard.base import job_rows
 from dashboard.base.json_tree import JsonTree, tree
 from dashboard.base.redaction import MASKED, PayloadPart, PayloadRedactor
 from dashboard.live import state_cache
-from dashboard.n8n import loss_presenters, n8n_buttons
+from dashboard.n8n import execution_buttons, loss_presenters
 from dashboard.n8n import presenters as n8n_presenters
 from dashboard.queues.job import job_log, job_timeline, server_logs
 from dashboard.server.page_concurrency import heavy
@@ -87,7 +87,7 @@ _PAYLOADS: dict[str, Callable[[Job], BoundedText]] = {
 @require_safe
 @heavy("whole")
 def page(request: HttpRequest, deployment: str, base: str, id: str) -> HttpResponse:
-    if elsewhere := n8n_buttons.execution_url(QueueRef(deployment, base), id):
+    if elsewhere := execution_buttons.execution_url(QueueRef(deployment, base), id):
         return redirect(elsewhere)
     return render(request, "queues/job/page.html", _context(request, *_found(request, deployment, base, id)))
 
@@ -170,7 +170,7 @@ def _context(request: HttpRequest, queue: Queue, job: Job, see: PayloadRedactor 
 def _of_n8n(request: HttpRequest, job: Job) -> dict[str, Any]:
     found = n8n.execution_of_job(job.row.ref, job.data.value)
     offer = loss_presenters.rescues(found.n8n, [found.id]).get(found.id) if found else None
-    acts = n8n_buttons.buttons_for_job_execution(found, offer, request.user, back=request.get_full_path())
+    acts = execution_buttons.buttons_for_job_execution(found, offer, request.user, back=request.get_full_path())
     return {"of_n8n": n8n_presenters.job_section(found, offer.sentence if offer else ""), "execution_acts": acts}
 
 

@@ -13,10 +13,10 @@ from django.views.decorators.http import require_safe
 
 from dashboard.accounts.roles import may_see_payloads, role_of
 from dashboard.actions import buttons
-from dashboard.base import job_rows, url_refs
+from dashboard.base import job_rows, url_identifiers
 from dashboard.base.redaction import MASKED
 from dashboard.live import state_cache
-from dashboard.n8n import n8n_buttons
+from dashboard.n8n import execution_buttons
 from dashboard.queues.queue import throughput_chart
 from dashboard.scanners.policies import policy_table, queue_summary
 from dashboard.stuck import presenters as stuck_presenters
@@ -63,7 +63,7 @@ class QueueTab:
 
 @require_safe
 def page(request: HttpRequest, deployment: str, base: str) -> HttpResponse:
-    if elsewhere := n8n_buttons.execution_url(QueueRef(deployment, base)):
+    if elsewhere := execution_buttons.execution_url(QueueRef(deployment, base)):
         return redirect(elsewhere)
     return render(request, "queues/queue/page.html", _context(request, deployment, base))
 
@@ -199,7 +199,7 @@ def _lines(
             line.update(stuck_presenters.cells(verdict), lock=stuck_presenters.lock(line["lock"], verdict))
         if may.act:
             acts = buttons.buttons_for_row(row, verdict, queue.flavour, may, back=back)
-            line.update(acts=acts, pick=url_refs.job_url_ref(row.ref) if acts is not None else "")
+            line.update(acts=acts, pick=url_identifiers.job_url_ref(row.ref) if acts is not None else "")
     return lines
 
 

@@ -7,7 +7,7 @@ from importlib import import_module
 import pytest
 from django.apps import apps
 
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from dashboard.models import MachineToken
 
 pytestmark = pytest.mark.django_db

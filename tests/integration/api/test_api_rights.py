@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from dashboard.accounts.tokens import MARK
 from dashboard.api.openapi import document
 from tests.house.test_urls_guarded import SAMPLES

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from tests.support.processes.driver import node
 from tests.support.processes.fleet import Fleet, Queue
 from tests.support.processes.openapi_site import FOLDER, MODULES, need, node_program, succeed, token_of

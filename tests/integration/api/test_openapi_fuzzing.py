@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from tests.support.processes.openapi_site import FOLDER, need, run, token_of
 from tests.support.processes.site import Site
 from tests.support.stores.stores import Store

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.accounts import scopes, tokens
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts import token_scopes, tokens
+from dashboard.accounts.token_scopes import TokenScope
 from tests.support.processes.driver import node
 from tests.support.processes.web_process import ROOT, WebProcess
 
@@ -29,7 +29,11 @@ def token_of(web: WebProcess, *allowed: TokenScope) -> str:
     """Adds a token with these scopes to the database of the web process."""
     written = tokens.MARK + secrets.token_hex(20)
     web.change(
-        _INSERT, secrets.token_hex(4), tokens.digest(written), written[:14], scopes.format_scopes(frozenset(allowed))
+        _INSERT,
+        secrets.token_hex(4),
+        tokens.digest(written),
+        written[:14],
+        token_scopes.format_scopes(frozenset(allowed)),
     )
     return written
 

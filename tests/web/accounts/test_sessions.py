@@ -15,8 +15,8 @@ from pytest_django import Settings
 
 from dashboard.accounts import sessions, tokens
 from dashboard.accounts.roles import UserRole
-from dashboard.accounts.scopes import TokenScope
 from dashboard.accounts.sessions import SessionStore, browser_name
+from dashboard.accounts.token_scopes import TokenScope
 from dashboard.live import session as live
 from dashboard.models import LoginSession, User
 from dashboard.server.page_concurrency import VALID

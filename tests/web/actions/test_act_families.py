@@ -7,7 +7,7 @@ from django.test import Client
 
 from dashboard.accounts.reauthentication import SESSION_NAME
 from dashboard.accounts.roles import UserRole
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from recovery.actions.runner import NAMED_FROM
 from tests.support.machines import Machine, told
 from tests.support.people import browser, person

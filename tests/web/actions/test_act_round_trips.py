@@ -9,7 +9,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from dashboard.accounts.roles import UserRole
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from recovery.domain.queues.types import LibraryVersion, QueueLibrary
 from recovery.reads.queues import snapshot_store
 from recovery.stores import registry

@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import resolve
 
 from dashboard.accounts.roles import UserRole
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from dashboard.alerts import views as view
 from recovery.alerts import channel_health, delivery
 from recovery.alerts.channel_health import ChannelHealth

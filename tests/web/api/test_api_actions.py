@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from recovery.actions.audit import audit_log
 from recovery.domain.actions.types import Action
 from recovery.domain.identifiers import encode_name, slug

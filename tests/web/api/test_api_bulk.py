@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from recovery.models import AuditEntry, BulkItem, BulkRun
 from tests.support.machines import Machine, refused, told
 from tests.web.api.test_api_actions import BASE, QUEUE, failed

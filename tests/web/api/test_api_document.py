@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from dashboard import urls
 from dashboard.accounts.roles import UserRole
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from dashboard.api.openapi import document
 from dashboard.api.urls import api
 from dashboard.idempotency import asgi as idempotency

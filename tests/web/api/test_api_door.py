@@ -15,7 +15,7 @@ from django.utils import timezone
 from dashboard import asgi
 from dashboard.accounts import tokens
 from dashboard.accounts.roles import UserRole
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from dashboard.api import view_decorator
 from dashboard.logging_config import redacted
 from dashboard.models import MachineToken

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from dashboard.live.cached_state import SnapshotHealth
 from recovery.domain.identifiers import encode_name, slug
 from recovery.domain.queues.types import LibraryVersion, QueueLibrary

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from recovery.domain.identifiers import QueueRef
 from recovery.domain.jobs import JobRow, JobState
 from recovery.domain.stuck.inbox import StuckInbox, StuckTally

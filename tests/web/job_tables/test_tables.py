@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 
 from dashboard.accounts.roles import UserRole
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from dashboard.live import state_cache
 from recovery.domain.queues.types import Snapshot
 from recovery.models import AuditEntry

@@ -16,7 +16,7 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from dashboard.accounts import token_cache, tokens
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from dashboard.live.cached_state import CachedState
 from dashboard.metrics.asgi import PATH, MetricsApp
 from dashboard.metrics.exposition import MetricsFormat

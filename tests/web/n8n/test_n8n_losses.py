@@ -11,7 +11,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from dashboard.accounts.roles import UserRole
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from recovery import shared_clock
 from recovery.domain.n8n.lost_executions import LostExecutionOutcome
 from recovery.models import ExecutionCopy, LostExecution

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dashboard.accounts.roles import UserRole
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from recovery.domain.identifiers import QueueRef
 from recovery.domain.jobs import JobLock, JobState
 from recovery.domain.n8n.comparison import JobExecutionPair, MismatchFinding, N8nComparison, N8nRelease

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from recovery.domain.identifiers import QueueRef, decode_name, slug
 from recovery.models import AuditEntry, PolicyLayer
 from recovery.reads.policies import queries as reads

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from tests.support.machines import Machine, told
 from tests.support.stuck import hostile_sizes
 from tests.support.stuck.hostile_sizes import MIB, Planting

@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from dashboard.accounts.roles import UserRole
-from dashboard.accounts.scopes import TokenScope
+from dashboard.accounts.token_scopes import TokenScope
 from dashboard.live import state_cache
 from dashboard.live.cached_state import SnapshotHealth
 from dashboard.servers import chart_data, gate_presenters

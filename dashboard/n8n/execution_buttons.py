@@ -16,7 +16,7 @@ from dashboard.actions import buttons
 from dashboard.actions.action_request import MATCHING_EXECUTIONS, action_url
 from dashboard.actions.buttons import ActionButtons, ActionPermissions, Button
 from dashboard.base.job_rows import Cells
-from dashboard.base.url_refs import job_url_ref
+from dashboard.base.url_identifiers import job_url_ref
 from dashboard.n8n import presenters as n8n_presenters
 from dashboard.n8n.presenters import PairFilter
 from recovery import config
