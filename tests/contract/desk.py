@@ -30,6 +30,7 @@ from tests.support.stores.stores import Store
 from tests.support.waiting import until
 
 GENERATIONS = ("bullmq3", "bullmq4", "bullmq5", "bullmq6")
+_AHEAD = 5_000  # ms
 OPERATOR = BullMQOperator()
 BULL = BullOperator()
 
@@ -68,7 +69,9 @@ class Desk(Scene):
         return self.operator.on_queue(act, target or self.target, ActionOptions(), now())
 
     def take_away(self, act: Action, *, budget: int = 100, **options: Any) -> RemovalStep:
-        return self.operator.take_away(act, self.target, ActionOptions(**options), now(), budget=budget)
+        """As if ordered a little later: what a worker has just ended by its clock is not too young by ours."""
+        at = now() + _AHEAD
+        return self.operator.take_away(act, self.target, ActionOptions(**options), at, budget=budget)
 
     def put_back(self, kept: UndoCopy) -> ScriptOutcome:
         return self.operator.put_back(self.target, kept, now())

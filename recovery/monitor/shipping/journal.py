@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
@@ -39,11 +40,14 @@ class Journal:
     def is_behind(self) -> bool:
         return self._following.is_behind
 
-    def settle(self, place: str, second: int) -> None:
-        """Sets the place after which to read; without a valid one the current place, else the given second."""
+    def settle(self, place: str) -> None:
+        """Sets the place after which to read; without a valid one the current place, else now by this host's clock.
+
+        journalctl compares with the times of entries, which are this host's too.
+        """
         known = place if _CURSOR.fullmatch(place) or _SINCE.fullmatch(place) else ""
         self.is_unsaved = not known
-        self.place = known or self.place or f"@{second}"
+        self.place = known or self.place or f"@{int(time.time())}"
         self._following.stop()
 
     def gather(self, now: float, moment: int) -> list[Group]:

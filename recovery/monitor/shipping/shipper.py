@@ -91,7 +91,7 @@ class Shipper:
         self._times.heard(known.now, now)
         resume_positions(self._watch, known.places, known.patterns)
         if self._journal:
-            self._journal.settle(known.journal, known.now // 1000)
+            self._journal.settle(known.journal)
         self._unsaved = self._patterns
         self._beat_at = 0.0
         self._is_sure = True

@@ -197,7 +197,7 @@ def test_a_quarantined_job_is_forgiven_what_it_did_until_now(bench: Bench, quara
 
 def test_what_it_does_afterwards_counts_again(bench: Bench, quarantined: str) -> None:
     released("quarantine", quarantined)
-    orphaned("7", *(-SECOND * number for number in (1, 2, 3)))
+    orphaned("7", *(-HOUR * number for number in (1, 2, 3)))
     assert incidents.orphan_counts(MAIL, ["7"], now_ms()) == {"7": 3}
     assert [one.count for one in book.all_limits(now_ms()).quarantined] == [3]
 
@@ -319,4 +319,4 @@ def test_a_hold_that_is_over_is_told_no_more(bench: Bench) -> None:
 
 
 def _ended(brake: RedisPause) -> Iterator[object]:
-    return (replace(hold, until=hold.since - SECOND) for hold in brake.holds)
+    return (replace(hold, until=hold.since - HOUR) for hold in brake.holds)
