@@ -26,6 +26,7 @@ RECONNECTS_FROM = 1 / 3  # of a lock's length: a worker away for less loses no l
 MANY = 2  # workers: one departure and one arrival may be a supervisor's restart, and a crash takes one
 BUSY_CPU = 80.0
 _SLACK = 10_000  # ms: two looks
+_CLOCKS = 500  # ms that the clock of a worker's host, which says when a job began, may be ahead of ours
 
 Found = tuple[LossCause, str]
 
@@ -206,7 +207,8 @@ def _may_have_had(row: JobRow, change: WorkerChange, around: VerdictContext, sin
     the lock had been left to expire already, as a lock lasts for a while after its worker; and one that shut down
     cleanly, as it waits for its jobs.
     """
-    if change.ending == InstanceEnding.STOPPED or (row.processed_at is not None and change.at < row.processed_at):
+    began = (row.processed_at or 0) - _CLOCKS
+    if change.ending == InstanceEnding.STOPPED or change.at < began:
         return False
     outlives = (around.lock_length or 0) * around.renewed_above - _SLACK
     return row.lock is not None or change.at <= since - outlives or outlives <= 0

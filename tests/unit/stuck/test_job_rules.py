@@ -372,6 +372,7 @@ def test_while_it_may_still_be_replaced_the_cause_is_unknown() -> None:
     ("left", "cause", "words"),
     [
         (-1_000, LossCause.STARVED, "stayed connected"),  # it was gone before the job began
+        (-100, LossCause.UNKNOWN, "as the job started: it may have been another's"),  # by a clock that is not its own
         (5_000, LossCause.UNKNOWN, "as the job started: it may have been another's"),
         (10_001, LossCause.CRASHED, "lost its connection"),
     ],
