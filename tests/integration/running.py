@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import psutil
 
-from tests.support.processes.processes import free_port
+from tests.support.processes.processes import free_port, run
 from tests.support.stores.keys import SECRET_KEY
 from tests.support.waiting import until
 
@@ -78,15 +78,8 @@ class Up:
 
     def shell(self, *arguments: str, environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """Another command of the same person, in the same directory. In a new terminal it has `environ` alone."""
-        return subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=ROOT,
-            env=self._environ if environ is None else {**_clean(), **self._own(), **environ},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        own = self._environ if environ is None else {**_clean(), **self._own(), **environ}
+        return run("manage.py", *arguments, environ=own)
 
     def others(self) -> list[psutil.Process]:
         """Every process but `up` itself that lives from this data directory."""

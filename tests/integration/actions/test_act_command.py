@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from io import StringIO
@@ -20,7 +19,8 @@ from recovery.models import AuditEntry
 from recovery.reads.audit import queries as book
 from recovery.stores import registry
 from tests.support.acting import Bench
-from tests.support.processes.web_process import ROOT, environ_of
+from tests.support.processes import processes
+from tests.support.processes.web_process import environ_of
 from tests.support.stuck.watching import now_ms
 
 pytestmark = pytest.mark.django_db
@@ -124,10 +124,8 @@ def test_an_act_that_does_not_take_what_it_was_given_is_status_2(bench: Bench, a
 
 @pytest.mark.parametrize("arguments", [("explode",), ("clean", "--all", "failed", "--limit", "-1")])
 def test_what_cannot_be_read_is_status_2_of_the_process(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    command = [sys.executable, "manage.py", "act", *arguments, "--queue", "bull:mail", "--reason", "why"]
-    ended = subprocess.run(
-        command, cwd=ROOT, env=environ_of(tmp_path, {}), capture_output=True, timeout=60, check=False
-    )
+    command = ("manage.py", "act", *arguments, "--queue", "bull:mail", "--reason", "why")
+    ended = processes.run(*command, environ=environ_of(tmp_path, {}))
     assert ended.returncode == 2, ended.stderr
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -27,7 +26,7 @@ from recovery.models import AuditEntry, AuditJob, BulkRun
 from recovery.reads.audit import queries as book
 from recovery.reads.bulk import queries as progress_of
 from tests.support.acting import ADMIN, Bench, all_of, finish
-from tests.support.processes.processes import end, spawn
+from tests.support.processes.processes import end, spawn, succeed
 from tests.support.processes.web_process import ROOT, environ_of
 from tests.support.stores.stores import Store
 from tests.support.stuck.watching import now_ms
@@ -271,8 +270,8 @@ def test_a_scheduler_that_is_killed_is_followed_by_one_that_goes_on(
     bench.failed(*ids)
     environ = environ_of(tmp_path, {"UNSTALL_REDIS_URL": valkey.url, "UNSTALL_STATE_URL": state_store.url})
     environ["DJANGO_SETTINGS_MODULE"] = "dashboard.settings"
-    subprocess.run([sys.executable, "manage.py", "migrate", "--verbosity=0"], cwd=ROOT, env=environ, check=True)
-    subprocess.run([sys.executable, "-c", _ORDERS], cwd=ROOT, env=environ, check=True)
+    succeed("manage.py", "migrate", "--verbosity=0", environ=environ)
+    succeed("-c", _ORDERS, environ=environ)
     for share in (0.2, 0.5):
         _kill_at(environ, tmp_path, int(share * len(ids)))
     with (tmp_path / "log").open("wb") as log:

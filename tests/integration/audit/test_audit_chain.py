@@ -19,6 +19,7 @@ from recovery.domain.identifiers import QueueRef
 from recovery.models import AuditEntry, AuditHead
 from recovery.reads.audit import queries as book
 from recovery.reads.audit.queries import AuditChainHead, verify
+from tests.support.processes.processes import run, spawn, succeed
 from tests.support.processes.web_process import ROOT, environ_of
 from tests.support.stores.furnished import KINDS
 from tests.support.stuck import tampering
@@ -82,9 +83,7 @@ def test_tampering_is_found(chain: None, way: str) -> None:
 def test_tampering_is_found_in_either_database(database: dict[str, str]) -> None:
     code = "import django; django.setup(); from tests.support.stuck import tampering; tampering.main()"
     environ = database | {"DJANGO_SETTINGS_MODULE": "dashboard.settings"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120, check=False
-    )
+    done = run("-c", code, environ=environ, seconds=120)
     assert (done.stdout.strip(), done.stderr) == ("{}", "")
 
 
@@ -132,11 +131,11 @@ def test_a_database_of_the_version_before_goes_on_verifying(database: dict[str, 
     """Its entries have no signature. Migrated, they are fixed by a signature of the last one's hash."""
     _manage(database, "migrate", "recovery", "0006")
     environ = database | {"DJANGO_SETTINGS_MODULE": "dashboard.settings"}
-    subprocess.run([sys.executable, "-c", _OLD], cwd=ROOT, env=environ, check=True, timeout=60)
+    succeed("-c", _OLD, environ=environ)
     _manage(database, "migrate")
     report = json.loads(_manage(database, "audit", "verify", "--json"))
     assert (report["is_sound"], report["checked"], report["unsigned"]) == (True, 3, 3)
-    subprocess.run([sys.executable, "-c", _APPENDS, "one"], cwd=ROOT, env=environ, check=True, timeout=60)
+    succeed("-c", _APPENDS, "one", environ=environ)
     report = json.loads(_manage(database, "audit", "verify", "--json"))
     assert (report["is_sound"], report["checked"], report["unsigned"]) == (True, 3 + EACH, 3)
 
@@ -187,7 +186,7 @@ def database(
 def test_two_processes_append_to_one_chain(database: dict[str, str]) -> None:
     environ = database | {"DJANGO_SETTINGS_MODULE": "dashboard.settings"}
     writers = [
-        subprocess.Popen([sys.executable, "-c", _APPENDS, name], cwd=ROOT, env=environ, stderr=subprocess.PIPE)
+        spawn([sys.executable, "-c", _APPENDS, name], directory=ROOT, environ=environ, stderr=subprocess.PIPE)
         for name in ("one", "other")
     ]
     for writer in writers:
@@ -221,22 +220,9 @@ assert [fate.id for fate in book.entry(number).jobs] == ids
 assert "me" in book.actors()
 """
     environ = database | {"DJANGO_SETTINGS_MODULE": "dashboard.settings"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=environ, capture_output=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr.decode()
+    succeed("-c", code, environ=environ)
     _manage(database, "audit", "verify")
 
 
 def _manage(environ: dict[str, str], *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "manage.py", *arguments],
-        cwd=ROOT,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return succeed("manage.py", *arguments, environ=environ)

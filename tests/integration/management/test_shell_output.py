@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.patience import patience
-from tests.support.processes.web_process import ROOT
+from tests.support.processes.processes import run
 
 
 @pytest.mark.usefixtures("processes")
@@ -22,15 +19,9 @@ def test_a_reader_who_has_read_enough_is_no_fault(command: tuple[str, ...], tmp_
     reading, writing = os.pipe()
     os.close(reading)
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("UNSTALL_", "DATABASE_"))}
-    ended = subprocess.run(
-        [sys.executable, "manage.py", *command],
-        cwd=ROOT,
-        env={**clean, "UNSTALL_DATA_DIR": str(tmp_path)},
-        stdout=writing,
-        stderr=subprocess.PIPE,
-        timeout=patience(120),
-        check=False,
+    ended = run(
+        "manage.py", *command, environ={**clean, "UNSTALL_DATA_DIR": str(tmp_path)}, stdout=writing, seconds=120
     )
     os.close(writing)
-    assert ended.stderr == b""
+    assert ended.stderr == ""
     assert ended.returncode == 128 + 13

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.processes.processes import spawn, succeed
 from tests.support.processes.web_process import ROOT, environ_of
 from tests.support.stores.furnished import KINDS
 
@@ -55,29 +56,15 @@ def environ(request: pytest.FixtureRequest, our_database: Callable[[str, Path], 
 
 def test_no_edit_is_lost_and_each_begins_where_the_one_before_ended(environ: dict[str, str]) -> None:
     writers = [
-        subprocess.Popen([sys.executable, "-c", _EDITS, name], cwd=ROOT, env=environ, stderr=subprocess.PIPE)
+        spawn([sys.executable, "-c", _EDITS, name], directory=ROOT, environ=environ, stderr=subprocess.PIPE)
         for name in ("one", "other", "third")
     ]
     for writer in writers:
         _, trouble = writer.communicate(timeout=_SECONDS)
         assert writer.returncode == 0, trouble.decode()
-    written, bodies, is_sound = json.loads(_python(environ, "-c", _TOLD))
+    written, bodies, is_sound = json.loads(succeed("-c", _TOLD, environ=environ, seconds=_SECONDS))
     names = written["never"]["names"]
     assert sorted(names) == sorted(f"{name}-{number}" for name in ("one", "other", "third") for number in range(EACH))
     assert [body["after"]["never"]["names"] for body in bodies] == [names[: end + 1] for end in range(len(names))]
     assert [body["before"] for body in bodies] == [{}, *(body["after"] for body in bodies[:-1])]
     assert is_sound
-
-
-def _python(environ: dict[str, str], *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=ROOT,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.processes.processes import end, spawn
+from tests.support.processes.processes import end, run, spawn, succeed
 from tests.support.processes.web_process import ROOT, environ_of
 from tests.support.stores.postgres import Postgres, programs
 
@@ -39,7 +38,7 @@ def test_all_who_migrate_at_once_succeed(database: str, tmp_path: Path) -> None:
         for process in at_once:
             end(process)
     assert statuses == [0] * AT_ONCE, (tmp_path / "said").read_text()
-    again = subprocess.run([*command, "--check"], cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
+    again = run("manage.py", "migrate", "--check", environ=environ)
     assert again.returncode == 0, again.stdout
 
 
@@ -65,7 +64,4 @@ assert left == [], left
 
 def test_sessions_whose_keys_were_kept_in_plain_are_gone_after_an_update(database: str, tmp_path: Path) -> None:
     environ = environ_of(tmp_path, {"DATABASE_URL": database})
-    done = subprocess.run(
-        [sys.executable, "-c", _FROM_BEFORE], cwd=ROOT, env=environ, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    succeed("-c", _FROM_BEFORE, environ=environ)

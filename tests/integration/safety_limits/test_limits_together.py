@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from recovery.domain.time_units import MINUTE
+from tests.support.processes.processes import spawn
 from tests.support.processes.web_process import ROOT, environ_of
 from tests.support.stores.furnished import KINDS
 
@@ -62,9 +63,8 @@ def test_nothing_is_granted_twice_and_nothing_is_forgotten(environ: dict[str, st
 
 
 def _start(code: str, environ: dict[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-c", code], cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    command = [sys.executable, "-c", code]
+    return spawn(command, directory=ROOT, environ=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def _told(process: subprocess.Popen[bytes]) -> list[list[int] | int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from tests.support import secret_settings
 from tests.support.patience import patience
+from tests.support.processes import processes
 from tests.support.processes.processes import end, free_port, spawn
 from tests.support.processes.web_process import ROOT, WebProcess
 from tests.support.secret_settings import FORMS, MISTAKES, PLAIN, Form, SecretSettings
@@ -34,16 +34,8 @@ def settings(tmp_path: Path) -> SecretSettings:
 def run(directory: Path, environ: Mapping[str, str], *command: str) -> str:
     """Runs a command, and returns what it wrote."""
     clean = {**_clean(), "UNSTALL_DATA_DIR": str(directory / "data"), **environ}
-    ended = subprocess.run(
-        [sys.executable, *command],
-        cwd=ROOT,
-        env=clean,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=patience(120),
-        check=False,
-    )
-    return ended.stdout.decode("utf-8", "replace")
+    ended = processes.run(*command, environ=clean, seconds=120)
+    return ended.stdout + ended.stderr
 
 
 def _clean() -> dict[str, str]:

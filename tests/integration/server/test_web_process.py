@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
@@ -18,8 +17,10 @@ import psutil
 import pytest
 
 from dashboard.server.listen import CannotListen, listen
+from recovery.processes import malloc
 from tests.support.patience import patience
-from tests.support.processes.web_process import ROOT, WebProcess, environ_of
+from tests.support.processes.processes import run
+from tests.support.processes.web_process import WebProcess, environ_of
 from tests.support.stores.stores import Store
 from tests.support.waiting import until
 
@@ -37,15 +38,7 @@ def web(environ: dict[str, str]) -> Iterator[WebProcess]:
 
 def refused(directory: Path, environ: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Start it where it must refuse to."""
-    return subprocess.run(
-        [sys.executable, "manage.py", "web"],
-        env=environ_of(directory, environ),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    return run("manage.py", "web", environ=environ_of(directory, {**malloc.ENVIRON, **environ}), seconds=30)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

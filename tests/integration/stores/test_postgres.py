@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,8 +16,9 @@ import pytest
 
 from tests.support.patience import patience
 from tests.support.people import PASSWORD
+from tests.support.processes.processes import succeed
 from tests.support.processes.site import Site
-from tests.support.processes.web_process import ROOT, WebProcess, environ_of
+from tests.support.processes.web_process import WebProcess, environ_of
 from tests.support.stores.disks import fill, small_disk
 from tests.support.stores.postgres import Postgres, programs
 from tests.support.stores.stores import Store
@@ -152,11 +151,7 @@ def _alter(postgres: Postgres, change: str, back: str) -> Iterator[None]:
 
 
 def manage(directory: Path, postgres: Postgres, *arguments: str) -> str:
-    environ = environ_of(directory, {"DATABASE_URL": postgres.url})
-    command = [sys.executable, "manage.py", *arguments]
-    ended = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60, check=False)
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
+    return succeed("manage.py", *arguments, environ=environ_of(directory, {"DATABASE_URL": postgres.url}))
 
 
 def post(client: httpx.Client, path: str, **fields: str) -> httpx.Response:

@@ -8,10 +8,15 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+from tests.support.patience import patience
+from tests.support.processes import fork_server
+from tests.support.processes.fork_server import ForkedProcess
 
 _PR_SET_PDEATHSIG = 1
 _GRACE_SECONDS = 5.0
@@ -30,18 +35,58 @@ def spawn(
     stderr: Stream = subprocess.DEVNULL,
     environ: Mapping[str, str] | None = None,
     directory: Path | None = None,
+    is_fresh: bool = False,
 ) -> subprocess.Popen[bytes]:
-    """Start a child that gets SIGKILL when this thread of ours is gone. Ctrl-C does not reach it: we end it."""
+    """Start a child that gets SIGKILL when this thread of ours is gone. Ctrl-C does not reach it: we end it.
+
+    A program of ours is forked from a process that has imported it; `is_fresh`: it shall import everything itself.
+    """
+    words = [str(part) for part in command]
+    own: dict[str, Any] = {"stdin": stdin, "stdout": stdout, "stderr": stderr, "env": environ, "cwd": directory}
+    if not is_fresh and fork_server.is_possible(words, directory):
+        return ForkedProcess(words, fork_server.server_for(os.environ if environ is None else environ), **own)
     return subprocess.Popen(
-        [str(part) for part in command],
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        env=environ,
-        cwd=directory,
+        words,
         start_new_session=True,
         preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509 (the tests start children from one thread)
+        **own,
     )
+
+
+def run(
+    *arguments: str | Path,
+    environ: Mapping[str, str] | None = None,
+    stdout: Stream = subprocess.PIPE,
+    stdin: Stream = subprocess.DEVNULL,
+    seconds: float = 60.0,
+    is_fresh: bool = False,
+) -> subprocess.CompletedProcess[str]:
+    """What a program of ours said until it ended: `run("manage.py", "migrate", environ=…)`, `run("-c", program, …)`."""
+    process = spawn(
+        [sys.executable, *arguments],
+        stdin=stdin,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        environ=environ,
+        directory=fork_server.ROOT,
+        is_fresh=is_fresh,
+    )
+    with process:
+        try:
+            said, errors = process.communicate(timeout=patience(seconds))
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(
+        process.args, process.returncode, (said or b"").decode(errors="replace"), errors.decode(errors="replace")
+    )
+
+
+def succeed(*arguments: str | Path, **options: Any) -> str:
+    """The same of a program that must end well."""
+    ended = run(*arguments, **options)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
 
 
 def end(process: subprocess.Popen[bytes], *, seconds: float = _GRACE_SECONDS) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.support.processes.processes import end, spawn
+from tests.support.processes.processes import end, spawn, succeed
 from tests.support.processes.web_process import ROOT, environ_of
 from tests.support.waiting import until
 
@@ -126,8 +125,7 @@ class Process:
 
 
 def migrate(directory: Path, environ: Mapping[str, str] | None = None) -> None:
-    command = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
-    subprocess.run(command, cwd=ROOT, env=environ_of(directory, environ), check=True, timeout=60)
+    succeed("manage.py", "migrate", "--verbosity=0", environ=environ_of(directory, environ))
 
 
 def furnish(directory: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Self
 
-from tests.support.processes.processes import end, spawn
+from tests.support.processes.processes import end, run, spawn
 from tests.support.processes.web_process import ROOT, WebProcess, environ_of
 from tests.support.stores.stores import Store
 from tests.support.waiting import until
@@ -67,10 +67,7 @@ class Site:
 
     def shell(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """A command of somebody who sits at the same machine."""
-        command = [sys.executable, "manage.py", *arguments]
-        return subprocess.run(
-            command, cwd=ROOT, env=self._environ, capture_output=True, text=True, timeout=60, check=False
-        )
+        return run("manage.py", *arguments, environ=self._environ)
 
     def schedule(self) -> None:
         """Start the scheduler, and wait until it works."""

@@ -23,7 +23,7 @@ from urllib.parse import urlencode
 
 from recovery.processes import malloc
 from tests.support.patience import patience
-from tests.support.processes.processes import end, free_port, spawn
+from tests.support.processes.processes import end, free_port, spawn, succeed
 from tests.support.stores.keys import SECRET_KEY
 from tests.support.waiting import until
 
@@ -82,18 +82,7 @@ def _seeded() -> tuple[Path, dict[str, str]]:
 
 def seed(environ: Mapping[str, str]) -> dict[str, str]:
     """Migrates the database of this environment and adds people; the session of each."""
-    result = subprocess.run(
-        [sys.executable, "-c", _SEED, *PEOPLE],
-        env=environ,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=patience(60),
-        check=False,
-    )
-    if result.returncode:
-        raise AssertionError(result.stderr)
-    cookies: dict[str, str] = json.loads(result.stdout.splitlines()[-1])
+    cookies: dict[str, str] = json.loads(succeed("-c", _SEED, *PEOPLE, environ=environ).splitlines()[-1])
     return cookies
 
 
