@@ -95,17 +95,22 @@ def _is_aborting(n8n: RealN8n, job: str) -> bool:
     return not n8n.store.client.exists(f"bull:jobs:{job}") or b"abort-job" in (told or b"")
 
 
-def test_what_is_cancelled_in_the_editor_after_its_worker_died_leaves_a_job_that_is_removed(
+def test_what_is_cancelled_in_the_editor_after_its_worker_died_leaves_a_job_in_2_that_is_removed(
     n8n: RealN8n, site: Site, slow: SlowServer
 ) -> None:
+    """2.41 only tells the worker, which is gone. Main of 1.123 fails the job itself, without a lock."""
     n8n.start_worker()
     execution, job = at_work(n8n, slow)
     n8n.kill()
     n8n.stop(execution)
     until(lambda: n8n.status(execution) == "canceled", 10, "it is canceled")
-    line = listed(site, execution, "job left")
-    assert (line["job"], line["state"], line["repair"]) == (job, "active", "remove")
-    done(act(site, "remove", JOBS, job))
+    if n8n.is_two:
+        line = listed(site, execution, "job left")
+        assert (line["job"], line["state"], line["repair"]) == (job, "active", "remove")
+        done(act(site, "remove", JOBS, job))
+    else:
+        until(lambda: not n8n.has_jobs(), 30, "the job is failed and gone")
+        assert execution not in mismatches(site)
     assert not n8n.store.client.exists(f"bull:jobs:{job}")
     n8n.start_worker()
     assert (n8n.status(execution), slow.runs(execution)) == ("canceled", 1)

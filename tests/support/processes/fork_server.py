@@ -154,6 +154,7 @@ def run(order: dict[str, Any]) -> None:
     vars(connections).pop("settings", None)
     type(connections).__init__(connections)
     first, *rest = order["arguments"]
+    sys.orig_argv = [sys.executable, first, *rest]
     if first == "-c":
         sys.argv, sys.path[0] = ["-c", *rest[1:]], ""
         exec(compile(rest[0], "<string>", "exec"), {"__name__": "__main__"})
