@@ -5,8 +5,7 @@
 
 Such a process is a `subprocess.Popen` like any other: a child of ours, with its own environment, directory, streams and
 session. It reads Django's settings anew, so it is as if it had just started; only its command line in /proc is the
-server's. Where a child cannot be forked this way (`is_possible`), an ordinary process does the same; so it is with
-`spawn(…, is_fresh=True)`, for programs that change a module before the product imports it.
+server's. Where a child cannot be forked this way (`is_possible`), an ordinary process does the same.
 """
 
 from __future__ import annotations
@@ -49,8 +48,8 @@ _EVERYTHING = (
 
 
 def is_possible(command: list[str], directory: Path | None) -> bool:
-    """A program of ours, for the interpreter that we are."""
-    is_ours = command[0] == sys.executable and (command[1] == "-c" or command[1].endswith("manage.py"))
+    """A command of manage.py. A program of a test may change a module before others import it, so it starts anew."""
+    is_ours = command[0] == sys.executable and command[1] in ("manage.py", str(ROOT / "manage.py"))
     return sys.platform == "linux" and _CLONE is not None and is_ours and directory == ROOT
 
 
@@ -153,14 +152,9 @@ def run(order: dict[str, Any]) -> None:
     settings._wrapped = empty  # read anew, from this environment; so are the databases
     vars(connections).pop("settings", None)
     type(connections).__init__(connections)
-    first, *rest = order["arguments"]
-    sys.orig_argv = [sys.executable, first, *rest]
-    if first == "-c":
-        sys.argv, sys.path[0] = ["-c", *rest[1:]], ""
-        exec(compile(rest[0], "<string>", "exec"), {"__name__": "__main__"})
-    else:
-        sys.argv, sys.path[0] = [first, *rest], str(Path(first).resolve().parent)
-        runpy.run_path(first, run_name="__main__")
+    sys.argv = order["arguments"]
+    sys.orig_argv = [sys.executable, *sys.argv]
+    runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def _import_everything() -> None:

@@ -35,15 +35,14 @@ def spawn(
     stderr: Stream = subprocess.DEVNULL,
     environ: Mapping[str, str] | None = None,
     directory: Path | None = None,
-    is_fresh: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start a child that gets SIGKILL when this thread of ours is gone. Ctrl-C does not reach it: we end it.
 
-    A program of ours is forked from a process that has imported it; `is_fresh`: it shall import everything itself.
+    A `manage.py` is forked from a process that has imported all of it.
     """
     words = [str(part) for part in command]
     own: dict[str, Any] = {"stdin": stdin, "stdout": stdout, "stderr": stderr, "env": environ, "cwd": directory}
-    if not is_fresh and fork_server.is_possible(words, directory):
+    if fork_server.is_possible(words, directory):
         return ForkedProcess(words, fork_server.server_for(os.environ if environ is None else environ), **own)
     return subprocess.Popen(
         words,
@@ -59,7 +58,6 @@ def run(
     stdout: Stream = subprocess.PIPE,
     stdin: Stream = subprocess.DEVNULL,
     seconds: float = 60.0,
-    is_fresh: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """What a program of ours said until it ended: `run("manage.py", "migrate", environ=…)`, `run("-c", program, …)`."""
     process = spawn(
@@ -69,7 +67,6 @@ def run(
         stderr=subprocess.PIPE,
         environ=environ,
         directory=fork_server.ROOT,
-        is_fresh=is_fresh,
     )
     with process:
         try:
