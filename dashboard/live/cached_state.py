@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import redis
 
-from dashboard.live.gate_states import StoredServerSample, fold_gates
 from recovery import shared_clock
 from recovery.config.gate import GateConfig
 from recovery.domain import identifiers
-from recovery.domain.gate.state_machine import Gate
+from recovery.domain.gate.state_machine import Gate, GateSample, fold, resume_gate
 from recovery.domain.queues.types import Snapshot
 from recovery.domain.scanners.types import ScannerKind
 from recovery.domain.servers import node_exporter, samples
@@ -27,6 +26,46 @@ from recovery.reads.scanners.last_runs import LastScannerRun
 from recovery.reads.scanners.scheduler_status import SchedulerStatus
 from recovery.stores.redis import redis_errors
 from recovery.stores.state import server_hashes, size_limits, state_keys
+
+# -- gate states
+# Computes the gate states in this process from the same samples as the leader, so that no leader is needed.
+
+
+@dataclass(frozen=True, slots=True)
+class StoredServerSample:
+    """Server as the state store returned it; the TTLs are in ms, negative if the key does not exist."""
+
+    server: Server
+    ttl: int  # of its sample
+    settling: int  # of the key that records an admission
+
+    def sample(self, now: int) -> GateSample:
+        return GateSample.of(self.server, gate_queries.seen_at(self.server.sampled_at, self.server.poll, self.ttl, now))
+
+
+def fold_gates(
+    before: Mapping[str, Gate],
+    stored: Mapping[str, Gate],
+    seen: Iterable[StoredServerSample],
+    gating: GateConfig,
+    now: int,
+) -> dict[str, Gate]:
+    """Returns the gates after this read, without those of servers that are gone."""
+    return {one.server.id: _gate(before.get(one.server.id), stored, one, gating, now) for one in seen}
+
+
+def _gate(
+    before: Gate | None, stored: Mapping[str, Gate], seen: StoredServerSample, gating: GateConfig, now: int
+) -> Gate:
+    id, sample, terms = seen.server.id, seen.sample(now), gating.terms_of(seen.server.id)
+    gate = fold(resume_gate(before, stored.get(id), sample), id, sample, terms, now)
+    admitted = now - max(0, terms.settling(sample.poll) - seen.settling) if seen.settling >= 0 else None
+    known = [at for at in (admitted, before.admitted_at if before else None) if at is not None and at <= now]
+    return gate.admitting(max(known, default=None))
+
+
+# -- cached state
+
 
 MISSED_COLLECTS = 3  # one late snapshot is no news, three are
 LEAST_STALE_MS = 6000  # a shorter limit would flicker when a collect takes a second

@@ -13,20 +13,83 @@ from django.views.decorators.http import require_safe
 
 from dashboard.actions import action_request, buttons
 from dashboard.actions.buttons import Button
+from dashboard.base.job_rows import Cells
 from dashboard.live import state_cache
-from dashboard.n8n import execution_buttons, instance_presenters, loss_presenters
+from dashboard.n8n import execution_buttons, loss_presenters
 from dashboard.n8n import presenters as n8n_presenters
 from dashboard.n8n.presenters import PairFilter
 from recovery import shared_clock
 from recovery.config import N8nInstallation
-from recovery.domain.identifiers import QueueRef
+from recovery.domain.identifiers import QueueRef, printable
 from recovery.domain.n8n.comparison import JobExecutionPair, N8nComparison
 from recovery.domain.n8n.comparison_context import REPORTED_AFTER
 from recovery.domain.n8n.detection import is_n8n
+from recovery.domain.n8n.instances import (
+    NAMES,
+    EndedInstance,
+    InstanceEnding,
+    InstanceHistory,
+    N8nInstance,
+    concerns,
+    summary,
+)
 from recovery.domain.n8n.rescue import RescueOffer
 from recovery.errors import ConfigError
 from recovery.n8n import comparison_store, instance_store
 from recovery.stores.registry import registry
+
+# -- instance presenters
+# Presents n8n's processes on /stuck/n8n.
+
+
+SHOWN = 100  # processes listed; all are counted
+_ENDED = {
+    InstanceEnding.STOPPED: ("stopped", ""),
+    InstanceEnding.DIED: ("died: it did not shut down", "stuck"),
+    InstanceEnding.UNKNOWN: ("gone", "warn"),
+}
+
+
+def instance_table(history: InstanceHistory | None, now: int) -> dict[str, Any] | None:
+    """Returns the table of n8n's processes; None: not checked yet, or this n8n keeps no registry."""
+    if history is None or not (history.here or history.gone or history.fault or history.unknown):
+        return None
+    lines = [_here(one, now) for one in history.instances] + [_gone(one) for one in reversed(history.gone)]
+    return {
+        "summary": printable(summary(history.instances)) if history.here else "",
+        "checked_at": history.checked_at,
+        "concerns": [printable(one) for one in concerns(history, now)],
+        "lines": lines[:SHOWN],
+        "left_out": max(0, len(lines) - SHOWN),
+    }
+
+
+def _here(one: N8nInstance, now: int) -> Cells:
+    is_silent = one.is_silent(now)
+    return _instance_line(one) | {
+        "state": "no heartbeat" if is_silent else "alive",
+        "tone": "stuck" if is_silent else "",
+    }
+
+
+def _gone(gone: EndedInstance) -> Cells:
+    state, tone = _ENDED[gone.ending]
+    return _instance_line(gone.instance) | {"state": state, "tone": tone}
+
+
+def _instance_line(one: N8nInstance) -> Cells:
+    role = one.role if one.type == "main" and one.role != "unset" else ""
+    return {
+        "host": printable(one.host),
+        "what": " · ".join(filter(None, (NAMES.get(one.type, "unknown type"), role, printable(one.pool)))),
+        "version": printable(one.version),
+        "since": one.registered_at,
+        "seen": one.seen_at,
+    }
+
+
+# -- views
+
 
 SIZE = 100  # pairs on a page: more than a person looks through at once
 
@@ -105,7 +168,7 @@ def _head(truth: N8nComparison) -> dict[str, Any]:
         "is_old": comparison_store.is_old(truth),
         "unlisted": truth.mismatches - len(truth.pairs),
         "fresh": truth.fresh(REPORTED_AFTER),
-        "instances": instance_presenters.instance_table(instance_store.newest().get(truth.name), shared_clock.now()),
+        "instances": instance_table(instance_store.newest().get(truth.name), shared_clock.now()),
     }
 
 

@@ -13,17 +13,71 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from django.db import DatabaseError, connection, connections, transaction
+
+from dashboard.base.error_pages import is_unmigrated
 from dashboard.live import state_cache
 from dashboard.live.asgi import Receive, Scope, Send
 from dashboard.live.asgi import refuse as answer
 from dashboard.live.cached_state import SnapshotHealth
-from dashboard.server import database_check
+from dashboard.models import User
 from recovery import config, shared_clock
 from recovery.domain.scanners.types import ScannerKind
 from recovery.reads.scanners.last_runs import LastScannerRun
 from recovery.reads.scanners.queries import SLACK, every, is_late
 from recovery.stores import thread_pool
 from recovery.version import VERSION
+
+# -- database check
+# Checks that our own database answers, is migrated and takes writes, by trying: no setting of it says so. A database
+# that was made read-only, a standby and a full disk all answer every read. So the check writes. On SQLite that is one
+# page, with a number in the file's head that nobody else uses. On PostgreSQL it would leave a dead row each time, so
+# there the check asks to change a row that does not exist, which a read-only server refuses, and lets the server put
+# a megabyte aside on its disk, which a full one refuses.
+
+
+SILENT = "does not answer"
+UNMIGRATED = "is not migrated"
+READ_ONLY = "cannot be written to"
+_NOBODY = -1
+_WRITES = {
+    "sqlite": ("PRAGMA user_version = 1",),
+    "postgresql": (
+        "SET LOCAL work_mem = '64kB'",
+        "WITH aside AS MATERIALIZED (SELECT repeat('x', 8000) FROM generate_series(1, 128)) SELECT count(*) FROM aside",
+    ),
+}
+
+
+def find_problem() -> tuple[str, str]:
+    """Returns the problem in a few words and the driver's message; "" twice: none. Blocks while it is locked."""
+    try:
+        return _read() or _write() or ("", "")
+    finally:
+        connections.close_all()
+
+
+def _read() -> tuple[str, str] | None:
+    try:
+        User.objects.exists()  # of a real table: an empty file in the place of the database answers everything else
+    except DatabaseError as error:
+        return (UNMIGRATED if is_unmigrated(error) else SILENT), str(error)
+    return None
+
+
+def _write() -> tuple[str, str] | None:
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            User.objects.filter(pk=_NOBODY).update(is_active=False)
+            for statement in _WRITES[connection.vendor]:
+                cursor.execute(statement)
+    except DatabaseError as error:
+        return READ_ONLY, str(error)
+    return None
+
+
+# -- probes
+
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +92,7 @@ _UNASKED = "not checked yet"
 class Probes:
     """Answers probes. `check`: what is wrong with the database, and its message; it blocks, in a thread of its own."""
 
-    def __init__(self, check: Callable[[], tuple[str, str]] = database_check.find_problem) -> None:
+    def __init__(self, check: Callable[[], tuple[str, str]] = find_problem) -> None:
         self._check = check
         self._trouble = _UNASKED
         self._thread: ThreadPoolExecutor | None = None
@@ -69,12 +123,12 @@ class Probes:
             under_way = asyncio.get_running_loop().run_in_executor(self._thread, self._check)
             done, _ = await asyncio.wait((under_way,), timeout=PATIENCE)
             if not done:
-                self._say(database_check.SILENT, f"nothing for {PATIENCE:g} s")
+                self._say(SILENT, f"nothing for {PATIENCE:g} s")
             try:
                 self._say(*await under_way)
             except Exception:
                 log.exception("the database cannot be checked")
-                self._trouble = database_check.SILENT
+                self._trouble = SILENT
             await asyncio.sleep(AGAIN if self._trouble else EVERY)
 
     def _say(self, trouble: str, why: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from recovery.backends.bull import remove_on_fail
+from recovery.backends.bull import recover
 from tests.contract import worlds
 from tests.contract.golden import BASE, Keyspace
 from tests.contract.worlds import World
@@ -27,7 +27,7 @@ def _failures_are_finished_and_kept_as_wished(world: World, theirs: Keyspace, or
     """Bull before 4.12.6 writes no finishedOn when a job stalls too often, and does not heed removeOnFail."""
     failed = _scores(world.keys, "failed")
     for id in _failing(world, order):
-        keep, age = remove_on_fail.parse_retention({"removeOnFail": world.facts[id]["kept"]})
+        keep, age = recover.parse_retention({"removeOnFail": world.facts[id]["kept"]})
         failed[id] = now
         theirs[f"{BASE}:{id}"]["v"]["finishedOn"] = str(now)
         gone = [id] if keep == 0 else []

@@ -3,18 +3,56 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from recovery.backends.base import Target
-from recovery.backends.bull import job_fields, remove_on_fail, scripts
+from recovery.backends.bull import job_fields, scripts
 from recovery.backends.bull.scripts import TOGETHER, BullScriptCall
 from recovery.backends.redis_common import decode
 from recovery.domain.actions.types import ActionOptions, ExpectedJob, Outcome, ScriptOutcome
 from recovery.domain.identifiers import encode_name
 from recovery.domain.jobs import JobState
 from recovery.stores.redis.scripts import Part
+
+# -- remove on fail
+# Reads how many failed jobs a job's own options want to be kept when it fails. `removeOnFail` is true or false, a
+# number of jobs, or an object with `count` and `age` in seconds. What it means is taken from where the library fails
+# a job that was handled: its stalled check, when told to keep none, wipes all failed jobs (`0`) or keeps the job for
+# ever (`{"count": 0}`).
+
+
+class Retention(NamedTuple):
+    """Failed jobs to keep. `keep` None: all; 0: not even this one. `age` in ms; None: however old."""
+
+    keep: int | None = None
+    age: int | None = None
+
+
+def parse_retention(options: Mapping[str, Any]) -> Retention:
+    """Returns what `removeOnFail` says; what cannot be understood keeps everything."""
+    wish = options.get("removeOnFail")
+    if wish is True:
+        return Retention(0)
+    if isinstance(wish, dict):
+        age = _number(wish.get("age"))
+        return Retention(_count(wish.get("count")), None if age is None else int(age * 1000))
+    return Retention(_count(wish))
+
+
+def _count(wish: Any) -> int | None:
+    number = _number(wish)
+    return None if number is None else int(number)
+
+
+def _number(wish: Any) -> float | None:
+    is_number = isinstance(wish, (int, float)) and not isinstance(wish, bool)
+    return wish if is_number and 0 <= wish < 2**53 else None
+
+
+# -- recover
+
 
 REASON = "job stalled more than allowable limit"  # what the library writes into the job
 PUBLISHED = "job stalled more than maxStalledCount"  # what it publishes, and what n8n's main listens to
@@ -35,10 +73,7 @@ def requeue(target: Target, jobs: Sequence[ExpectedJob], options: ActionOptions,
 def fail(target: Target, jobs: Sequence[ExpectedJob], options: ActionOptions, now: int) -> tuple[ScriptOutcome, ...]:
     """Fails jobs as the library's own stalled check does, and publishes its very words, whatever the reason."""
     refused = _unfit(jobs, options)
-    kept = {
-        job.id: remove_on_fail.parse_retention(wishes)
-        for job, wishes in zip(jobs, job_fields.options(target, jobs), strict=True)
-    }
+    kept = {job.id: parse_retention(wishes) for job, wishes in zip(jobs, job_fields.options(target, jobs), strict=True)}
 
     def each(job: ExpectedJob) -> Iterable[Part]:
         keep, age = kept[job.id]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from recovery.backends.base import ACTIVE_CHUNK, MOVE_CHUNK, Target
-from recovery.backends.bullmq import affected_jobs, pause_cancel, recover, remove, retry_promote, versions
+from recovery.backends.bullmq import pause_cancel, recover, remove, retry_promote, versions
 from recovery.backends.bullmq.versions import BullMQTraits
 from recovery.backends.redis_common import fencing
 from recovery.domain.actions.types import (
@@ -19,6 +19,24 @@ from recovery.domain.actions.types import (
 )
 from recovery.domain.queues.types import LibraryVersion
 from recovery.errors import Fenced, Unsupported
+
+# -- affected jobs
+# Predicts what an action on some jobs would do to their parents and children.
+
+
+def effects(
+    act: Action, target: Target, traits: BullMQTraits, jobs: Sequence[ExpectedJob], options: ActionOptions
+) -> Mapping[str, ActionEffects]:
+    """Returns the effects by the id of the job. An act that is left to a worker does nothing to others by itself."""
+    if act is Action.REMOVE and jobs:
+        return remove.effects(target, jobs, options)
+    if act is Action.FAIL and jobs and recover.fails_here(traits, options):
+        return recover.effects_of_failing(target, traits, jobs, options)
+    return {}
+
+
+# -- operator
+
 
 OnJobs = Callable[[Target, BullMQTraits, Sequence[ExpectedJob], ActionOptions, int], tuple[ScriptOutcome, ...]]
 
@@ -47,7 +65,7 @@ class BullMQOperator:
     def effects(
         self, act: Action, target: Target, jobs: Sequence[ExpectedJob], options: ActionOptions
     ) -> Mapping[str, ActionEffects]:
-        return affected_jobs.effects(act, target, self._traits(act, target.flavour), jobs, options)
+        return effects(act, target, self._traits(act, target.flavour), jobs, options)
 
     def on_jobs(
         self, act: Action, target: Target, jobs: Sequence[ExpectedJob], options: ActionOptions, now: int

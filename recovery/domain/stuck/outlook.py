@@ -2,7 +2,7 @@
 nothing does.
 
 Rows of job tables have no library that recovers them, so theirs is short (`of_row`); what n8n does with a job is in
-`domain/n8n/outlook.py`.
+`domain/n8n/mismatch_text.py`.
 
 Nothing else predicts this. The library's own stalled check counts while a worker runs it, a scanner while its policy
 lets it act and nothing blocks it (`EnabledScanners`, `domain/scanners/blockers.py`). No recovery by a scanner is

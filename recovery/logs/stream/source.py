@@ -7,24 +7,133 @@ begin to ship later. Nothing is written, and unfolding and judging is done in th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 
 import redis.asyncio
 
 from recovery.config.logs import LogSource
+from recovery.domain.logs.sanitize import line_prefilter
 from recovery.domain.logs.types import LogQuery
 from recovery.errors import Missing
 from recovery.logs.base import LogGap, LogLabels, LogResultPage
-from recovery.logs.stream import cursors, prefilter
+from recovery.logs.stream import cursors
 from recovery.logs.stream import search as stream_search
-from recovery.logs.stream.cursors import StreamCursor
+from recovery.logs.stream.cursors import AHEAD_MS, StreamCursor
 from recovery.logs.stream.matching import MatchRequest, SearchDeadline, StreamMatcher, StreamMatches
-from recovery.logs.stream.ordering import in_order
-from recovery.logs.stream.positions import StreamPosition, mark_of
-from recovery.logs.stream.store import NewerEntries, ShippedEntry, StreamStore
+from recovery.logs.stream.positions import StreamPosition, mark_of, parse_id
+from recovery.logs.stream.store import (
+    FIELDS,
+    NewerEntries,
+    Row,
+    ShippedEntry,
+    StreamStore,
+    entries_of,
+    labels_of,
+    short,
+)
 from recovery.stores import thread_pool
+
+# -- prefilter
+# Passes over small parcels by the dozen: an hour of quiet files has forty thousand, most without a hit. To look at
+# each of them costs more than to decompress it. So many are decompressed as one text, and where that cannot hold what
+# is looked for they become one entry that stands for all of them. It lies where the oldest of them does: a search
+# that stops before it begins with them again.
+
+
+AT_ONCE = 64  # entries
+SMALL = 512  # bytes of a body, compressed, on average: all expand to 34 MB at the very worst, and to 60 KB mostly
+_LABELS, _FIRST, _LAST, _BODY = (2 * FIELDS.index(name) + 1 for name in (b"labels", b"first", b"last", b"body"))
+
+Sift = Callable[[bytes, Sequence[Row]], Sequence[ShippedEntry]]  # of a server
+
+
+def prefilter_for(query: LogQuery) -> Sift:
+    """Returns the prefilter of a query. One that lets an empty text through asks for no text: every parcel is read."""
+    return entries_of if line_prefilter(query)(b"") else _Sifting(query)
+
+
+class _Sifting:
+    def __init__(self, query: LogQuery) -> None:
+        self._query = query
+        self._may_match = line_prefilter(query)
+        self._may_match_text = line_prefilter(replace(query, levels=frozenset()))
+
+    def __call__(self, server: bytes, rows: Sequence[Row]) -> Sequence[ShippedEntry]:
+        found: list[ShippedEntry] = []
+        for start in range(0, len(rows), AT_ONCE):
+            some = rows[start : start + AT_ONCE]
+            passed = self._passed(server, some)
+            found += entries_of(server, some) if passed is None else (passed,)
+        return found
+
+    def _passed(self, server: bytes, rows: Sequence[Row]) -> ShippedEntry | None:
+        """Returns one entry for all; None to read each: they may match, are large, or not as we write them."""
+        if any(fields[::2] != FIELDS for _, fields in rows):
+            return None
+        try:
+            held = [fields for _, fields in rows if self._may_hold(server, fields)]
+            if any(self._query.beside(labels_of(server, short(fields[_LABELS]))) is not self._query for fields in held):
+                return None
+            bodies = [fields[_BODY] for fields in held]
+            if sum(map(len, bodies)) > SMALL * AT_ONCE:
+                return None
+            text = b"\n".join(map(zlib.decompress, bodies))
+        except (ValueError, zlib.error):
+            return None
+        is_told = bool(self._query.levels) and any(_may_tell(fields[_LABELS]) for _, fields in rows)
+        if bodies and (self._may_match_text if is_told else self._may_match)(text):
+            return None
+        lines = text.count(b"\n") + 1 if bodies else 0
+        order = parse_id(rows[-1][0]), mark_of(server)
+        return ShippedEntry(order, server, (b"{}", b"%d" % lines, b"", b"", b""), passed=len(rows))
+
+    def _may_hold(self, server: bytes, fields: Sequence[bytes]) -> bool:
+        query = self._query
+        return (
+            (query.start is None or int(fields[_LAST]) >= query.start)
+            and (query.end is None or int(fields[_FIRST]) < query.end)
+            and (not query.labels or query.has(labels_of(server, short(fields[_LABELS]))))
+        )
+
+
+def _may_tell(labels: bytes) -> bool:
+    """Returns True if labels may have the level of the lines, whatever these say of themselves."""
+    return b"level" in labels or b"\\u" in labels
+
+
+# -- source
+
+
+# -- ordering
+# Orders the entries after a reader's place, over all servers, as far as the order is certain.
+
+
+_ORDER = attrgetter("order")
+
+
+def in_order(newer: NewerEntries) -> list[ShippedEntry]:
+    """Returns entries up to where some server has more that was not asked for: it may belong between the rest."""
+    ends = [newer.entries[server][-1].order for server in newer.cut]
+    end = min(ends, default=None)
+    settled = [entry for server in newer.entries for entry in _settled(newer, server)]
+    return sorted((entry for entry in settled if end is None or entry.order <= end), key=_ORDER)
+
+
+def _settled(newer: NewerEntries, server: bytes) -> Iterator[ShippedEntry]:
+    """Yields entries before the current millisecond: another server may yet ship within it. The rest is for later."""
+    for entry in newer.entries[server]:
+        if newer.now <= entry.id[0] <= newer.now + AHEAD_MS:
+            return
+        yield entry
+
+
+# -- source
+
 
 SEARCH_S = 0.8  # of work for one page of a search: with the ways to and fro it comes within a second
 READ_S = 1.0
@@ -119,7 +228,7 @@ class StreamSource:
         self, mark: StreamCursor, spot: StreamPosition | None, wanted: MatchRequest, after: str
     ) -> LogResultPage:
         """Searches backwards. At least one entry is read each time: a reader that asks again gets on."""
-        sifted = partial(_sifted, self._searchers, prefilter.prefilter_for(wanted.query))
+        sifted = partial(_sifted, self._searchers, prefilter_for(wanted.query))
         walk = stream_search.walk_for(self._shipped, sifted, wanted.query, mark.ids, spot)
         found = StreamMatches(spot=spot)
         while entries := await walk.some():
@@ -173,7 +282,7 @@ class StreamSource:
 
 
 async def _sifted(
-    executor: ThreadPoolExecutor, sift: prefilter.Sift, found: stream_search.Found
+    executor: ThreadPoolExecutor, sift: Sift, found: stream_search.Found
 ) -> Mapping[bytes, Sequence[ShippedEntry]]:
     """Prefilters in a thread: it is some ms of work."""
 

@@ -7,14 +7,64 @@ their beginning. One that lost its path is read to its end, and for a while long
 from __future__ import annotations
 
 import os
+import resource
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from recovery.monitor.shipping import copytruncate, file_patterns
 from recovery.monitor.shipping.file_patterns import FilePattern
 from recovery.monitor.shipping.file_tail import FileTail
-from recovery.monitor.shipping.open_files import OpenFiles
 from recovery.monitor.shipping.positions import FileIdentity, ShippedFilePosition, identity
+
+# -- open files
+# Keeps a bounded number of the followed files open, so that thousands can be followed.
+
+
+MOST = 256
+_OPEN_FILES_SHARE = 4  # a quarter of the limit of open files
+
+
+class OpenFiles:
+    """Open files in order of use. The least recently used ones are closed, except those without a path any more, which
+    could not be opened again.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most or min(MOST, max(8, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _OPEN_FILES_SHARE))
+        self._open: OrderedDict[str, FileTail] = OrderedDict()
+
+    @property
+    def has_room(self) -> bool:
+        return len(self._open) < self._most
+
+    def use(self, tail: FileTail) -> None:
+        """Opens the file if it is closed. Raises OSError."""
+        tail.open()
+        self._open[tail.key] = tail
+        self._open.move_to_end(tail.key)
+        for other in list(self._open.values())[: max(0, len(self._open) - self._most)]:
+            if other.astray_at is None:
+                self.close(other)
+
+    def try_to(self, tail: FileTail) -> bool:
+        try:
+            self.use(tail)
+        except OSError:
+            return False
+        return True
+
+    def close(self, tail: FileTail) -> None:
+        tail.close()
+        self._open.pop(tail.key, None)
+
+    def close_all(self) -> None:
+        for tail in list(self._open.values()):
+            self.close(tail)
+
+
+# -- file watcher
+
 
 FILES = 10_000  # that are followed at most
 DISCOVER_EVERY = 1.5  # seconds: a new file is found within two

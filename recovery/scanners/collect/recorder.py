@@ -13,18 +13,198 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from threading import Lock
+from typing import NamedTuple
+
+import redis
 
 from recovery.domain.identifiers import QueueRef
-from recovery.domain.queues.time_series import DAY, MINUTE, SPARK, FinishedTally
-from recovery.domain.queues.types import QueueLibrary, Snapshot
+from recovery.domain.queues.time_series import (
+    DAY,
+    MINUTE,
+    MINUTES,
+    SPARK,
+    TENS,
+    UNKNOWN,
+    FinishedRing,
+    FinishedTally,
+    total,
+)
+from recovery.domain.queues.types import JobCounts, QueueLibrary, QueueSample, Snapshot
 from recovery.errors import StoreError
 from recovery.metrics.queue_totals_counter import QueueTotalsCounter
 from recovery.reads.queues import finished_jobs, history
-from recovery.scanners.collect.departures import Departures
-from recovery.scanners.collect.history_writer import HistoryCells, HistoryWriter
-from recovery.scanners.collect.table_growth import TableGrowth
+from recovery.stores.redis import redis_errors
 from recovery.stores.registry import ConnectionRegistry
+from recovery.stores.state import state_keys
+
+# -- history writer
+# Writes recorded minutes into the ring buffers of the state store, and their sums over ten minutes.
+
+
+KEEP_S = 8 * 86_400  # TTL: a queue that is gone is forgotten when its last cell is a week old
+BATCH = 1_000  # writes in one request: 20 KB, and the store serves others in between
+
+
+class HistoryCells(NamedTuple):
+    """Consecutive cells of a queue's history; `first` is the period of the first one."""
+
+    ref: QueueRef
+    first: int
+    tallies: tuple[FinishedTally, ...]
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.tallies) - 1
+
+
+class HistoryWriter:
+    """Collects the cells of one run, and writes them."""
+
+    def __init__(self, store: redis.Redis) -> None:
+        self._store = store
+        self._strips: list[HistoryCells] = []
+
+    def add(self, strips: Iterable[HistoryCells]) -> None:
+        self._strips += strips
+
+    def write(self) -> int:
+        """Writes the minutes, then the tens that they complete; returns how many queues. Raises StoreError."""
+        self._put(MINUTES, self._strips)
+        self._put(TENS, self._tens())
+        return len({strip.ref for strip in self._strips})
+
+    def _tens(self) -> list[HistoryCells]:
+        """Returns sums over all changed periods of ten minutes that have ended."""
+        newest = max((strip.last for strip in self._strips), default=0)
+        end = TENS.period(newest + 1)
+        starts: dict[int, set[QueueRef]] = {}
+        for strip in self._strips:
+            starts.setdefault(TENS.period(strip.first), set()).add(strip.ref)
+        return [
+            strip for first, refs in starts.items() if first < end for strip in self._summed(sorted(refs), first, end)
+        ]
+
+    def _summed(self, refs: list[QueueRef], first: int, end: int) -> Iterable[HistoryCells]:
+        unit = TENS.unit
+        found = history.cells(self._store, MINUTES, refs, first * unit, end * unit - 1)
+        for ref, cells in found.items():
+            tallies = (
+                total([cells.get(period * unit + minute, UNKNOWN) for minute in range(unit)])
+                for period in range(first, end)
+            )
+            yield HistoryCells(ref, first, tuple(tallies))
+
+    def _put(self, ring: FinishedRing, strips: Iterable[HistoryCells]) -> None:
+        rest = iter(strips)
+        while batch := list(islice(rest, BATCH)):
+            with redis_errors.guarded(self._store):
+                pipeline = self._store.pipeline(transaction=False)
+                for ref, first, tallies in batch:
+                    for offset, cells in ring.pieces(first, tallies):
+                        pipeline.setrange(state_keys.history(ref, ring.name), offset, cells)
+                for ref in {strip.ref for strip in batch}:
+                    pipeline.expire(state_keys.history(ref, ring.name), KEEP_S)
+                pipeline.execute()
+
+
+# -- recorder
+
+
+# -- departures
+# Counts jobs that went away: all ever added, less all that are still there. It is the only sign of finished jobs
+# where the application removes them at once; a job removed by hand, or added twice under one id, looks the same.
+
+
+@dataclass(slots=True)
+class _Mark:
+    added: int
+    gone: int  # the most that had ever gone at any call
+
+
+class Departures:
+    """High-water mark of departed jobs per queue, so that what was counted too early is not counted again.
+
+    The counts of a snapshot are not taken in one instant: a job on its way from one list to the next may be counted
+    twice or not at all.
+    """
+
+    def __init__(self) -> None:
+        self._marks: dict[QueueRef, _Mark] = {}
+
+    def since(self, sample: QueueSample, *, is_next: bool) -> int | None:
+        """Returns how many jobs went away since the last call; None when there is nothing to compare with.
+
+        `is_next`: the last call was one minute ago, so the difference belongs to this minute.
+        """
+        here = present(sample.counts)
+        if sample.added is None or here is None:
+            return None
+        gone, mark = sample.added - here, self._marks.get(sample.ref)
+        self._marks[sample.ref] = _Mark(sample.added, gone)
+        if mark is None or not is_next or sample.added < mark.added:  # less than before: the queue was wiped
+            return None
+        self._marks[sample.ref].gone = max(gone, mark.gone)
+        return max(0, gone - mark.gone)
+
+    def keep(self, refs: Iterable[QueueRef]) -> None:
+        """Forgets all other queues."""
+        kept = set(refs)
+        self._marks = {ref: mark for ref, mark in self._marks.items() if ref in kept}
+
+
+def present(counts: JobCounts) -> int | None:
+    """Returns how many jobs there are in any state. A state that this library does not have holds none."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+# -- recorder
+
+
+# -- table growth
+# Counts rows of job tables that ended in a minute: by how much the numbers of completed and failed rows grew. Rows
+# that are deleted, or retried, make a number fall; then the minute is unknown.
+
+
+_Counted = tuple[int, int | None, int | None]  # the minute, done, failed
+
+
+class TableGrowth:
+    def __init__(self) -> None:
+        self._before: dict[QueueRef, _Counted] = {}
+
+    def since(self, snapshot: Snapshot, minute: int) -> dict[QueueRef, FinishedTally]:
+        """Returns the growth of tables that were counted in the minute before too. Called once a minute."""
+        found, counted = {}, dict[QueueRef, _Counted]()
+        for sample in snapshot.queues:
+            if not _is_counted(sample, snapshot, minute):
+                continue
+            now = (minute, sample.counts.completed, sample.counts.failed)
+            before = self._before.get(sample.ref)
+            if before and before[0] == minute:
+                now = before
+            elif before and before[0] == minute - 1:
+                found[sample.ref] = FinishedTally(_grown(before[1], now[1]), _grown(before[2], now[2]), None)
+            counted[sample.ref] = now
+        self._before = counted
+        return found
+
+
+def _is_counted(sample: QueueSample, snapshot: Snapshot, minute: int) -> bool:
+    if sample.flavour.library is not QueueLibrary.TABLE or sample.error:
+        return False
+    place = snapshot.deployment(sample.ref.deployment)
+    return place is not None and not place.error and place.taken_at >= (minute + 1) * MINUTE
+
+
+def _grown(before: int | None, now: int | None) -> int | None:
+    return now - before if before is not None and now is not None and now >= before else None
+
+
+# -- recorder
+
 
 BACKFILL = 100  # queues a run whose last hour is counted from the jobs they keep: 120 commands each
 _IDLE = FinishedTally(0, 0, 0)

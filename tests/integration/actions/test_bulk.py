@@ -10,8 +10,7 @@ import pytest
 from recovery.actions import runner
 from recovery.actions.audit import audit_log
 from recovery.actions.bulk import bulk_runs
-from recovery.actions.bulk.bulk_runs import BulkRunner, BulkSelection
-from recovery.actions.bulk.throttle import BulkThrottle
+from recovery.actions.bulk.bulk_runs import BulkRunner, BulkSelection, BulkThrottle
 from recovery.domain.actions.types import Action, ActionCommand
 from recovery.domain.jobs import JobState
 from recovery.domain.stuck.types import VerdictKind

@@ -13,7 +13,7 @@ from recovery.domain.logs import line_batches
 from recovery.domain.logs.line_batches import LineBatch
 from recovery.domain.logs.types import LogLevel, LogQuery
 from recovery.logs.base import LogResultPage
-from recovery.logs.stream import prefilter, source
+from recovery.logs.stream import source
 from recovery.logs.stream.store import Row
 from tests.support.logs.shipped import ALL, Sources, now_ms, put, search_all, settle, sources_of
 from tests.support.stores.stores import Store
@@ -95,11 +95,11 @@ def _raw(value: object) -> bytes:
 
 
 def test_many_small_ones_become_one_that_lies_where_the_oldest_does() -> None:
-    rows = rows_of(*(b"line %d" % number for number in range(prefilter.AT_ONCE + 3)))
-    found = prefilter.prefilter_for(LogQuery(include=("no such text",)))(b"eu-1", rows)
+    rows = rows_of(*(b"line %d" % number for number in range(source.AT_ONCE + 3)))
+    found = source.prefilter_for(LogQuery(include=("no such text",)))(b"eu-1", rows)
     assert [(entry.passed, entry.size, entry.id) for entry in found] == [
-        (prefilter.AT_ONCE, prefilter.AT_ONCE, (1000 - prefilter.AT_ONCE + 1, 0)),
-        (3, 3, (1000 - prefilter.AT_ONCE - 2, 0)),
+        (source.AT_ONCE, source.AT_ONCE, (1000 - source.AT_ONCE + 1, 0)),
+        (3, 3, (1000 - source.AT_ONCE - 2, 0)),
     ]
 
 
@@ -111,21 +111,21 @@ def test_a_parcel_that_reaches_into_the_time_asked_for_is_looked_at(
 ) -> None:
     fields = LineBatch(((10, b"needle one"), (100, b"needle two"))).encode()
     row = b"1000-0", [part for name, value in fields.items() for part in (name.encode(), _raw(value))]
-    (entry,) = prefilter.prefilter_for(LogQuery(include=("needle",), start=start, end=end))(b"eu-1", [row])
+    (entry,) = source.prefilter_for(LogQuery(include=("needle",), start=start, end=end))(b"eu-1", [row])
     assert entry.passed == passed
 
 
 def test_large_ones_are_not_unfolded_together() -> None:
-    noise = random.Random(5).randbytes(prefilter.SMALL * 2).hex().encode()
-    found = prefilter.prefilter_for(LogQuery(include=("no such text",)))(
-        b"eu-1", rows_of(*(noise for _ in range(prefilter.AT_ONCE)))
+    noise = random.Random(5).randbytes(source.SMALL * 2).hex().encode()
+    found = source.prefilter_for(LogQuery(include=("no such text",)))(
+        b"eu-1", rows_of(*(noise for _ in range(source.AT_ONCE)))
     )
-    assert len(found) == prefilter.AT_ONCE
+    assert len(found) == source.AT_ONCE
 
 
 def test_who_asks_for_no_text_is_given_every_parcel() -> None:
     rows = rows_of(b"one", b"two")
-    assert len(prefilter.prefilter_for(LogQuery(exclude=("one",)))(b"eu-1", rows)) == 2
+    assert len(source.prefilter_for(LogQuery(exclude=("one",)))(b"eu-1", rows)) == 2
 
 
 def test_nothing_is_folded_so_tightly_that_a_small_body_unfolds_to_more_than_may_be() -> None:

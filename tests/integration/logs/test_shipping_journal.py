@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from recovery.monitor.shipping import subprocess_tail
-from recovery.monitor.shipping.journal_entry import parse_entry
+from recovery.monitor.shipping.journal import parse_entry
 from tests.support.logs.journal import Journal, remote
 from tests.support.logs.shipping import SERVER, Driven, append, arrived, offsets, texts
 from tests.support.stores.stores import Store

@@ -10,7 +10,7 @@ import pytest
 from recovery.errors import Missing, StoreError
 from recovery.logs.stream import source as stream_source
 from recovery.logs.stream.cursors import CLOCK
-from recovery.logs.stream.ordering import in_order
+from recovery.logs.stream.source import in_order
 from recovery.logs.stream.store import NewerEntries, ShippedEntry
 from recovery.stores.state import state_keys
 from tests.support.logs.log_writer import LogWriter

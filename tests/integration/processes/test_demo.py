@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from recovery.domain.queues.types import QueueSample
-from recovery.processes.embedded_valkey import STATE_DB
+from recovery.processes.all_in_one import STATE_DB
 from recovery.reads.queues import snapshot_store
 from tests.integration.running import ROOT, Up
 from tests.support.processes.processes import end, spawn

@@ -20,8 +20,7 @@ from recovery.domain.queues.types import (
 from recovery.reads.queues import history
 from recovery.scanners.collect import recorder
 from recovery.scanners.collect.collector import Collector
-from recovery.scanners.collect.history_writer import HistoryCells, HistoryWriter
-from recovery.scanners.collect.recorder import HistoryRecorder
+from recovery.scanners.collect.recorder import HistoryCells, HistoryRecorder, HistoryWriter
 from recovery.scanners.discovery.known_queues import KnownQueue, KnownQueues
 from recovery.scanners.prune import Pruner
 from recovery.stores.registry import ConnectionRegistry

@@ -10,7 +10,7 @@ import pytest
 
 from recovery.backends import detection
 from recovery.backends.base import Command
-from recovery.backends.redis_common import job_logs
+from recovery.backends.redis_common import reader as redis_reader
 from recovery.backends.registry import reader
 from recovery.domain.identifiers import QueueRef
 from recovery.domain.jobs import JobState
@@ -386,5 +386,5 @@ def test_log_lines_around_one_that_is_too_long_are_shown(wire: StoreClient, valk
     page = OURS.logs(wire, EVIL, "1", size=50)
     assert page.lines[0] == "first"
     assert "is longer than 1 MiB" in page.lines[1]
-    assert page.lines[2:] == ("last",) * (job_logs._SINGLE - 2)
+    assert page.lines[2:] == ("last",) * (redis_reader._SINGLE - 2)
     assert page.total == 22

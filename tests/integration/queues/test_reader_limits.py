@@ -8,7 +8,8 @@ import pytest
 import redis
 
 from recovery.backends.base import LOAD_LIMIT, TEXT_LIMIT
-from recovery.backends.redis_common import job_logs, job_rows
+from recovery.backends.redis_common import job_rows
+from recovery.backends.redis_common import reader as redis_reader
 from recovery.backends.registry import reader
 from recovery.domain.identifiers import QueueRef
 from recovery.domain.jobs import JobState
@@ -101,8 +102,8 @@ def test_logs_are_cut_by_line_and_by_page(keys: redis.Redis, pipe: Pipe) -> None
     page = OURS.logs(pipe, REF, "7", size=1000)
     assert page.total == 300
     assert 0 < len(page.lines) < 300
-    assert pipe.weight < job_logs.PAGE_BYTES + 50 * 10_000 + 1000
-    assert max(map(len, page.lines)) == job_logs.LINE + 1
+    assert pipe.weight < redis_reader.PAGE_BYTES + 50 * 10_000 + 1000
+    assert max(map(len, page.lines)) == redis_reader.LINE + 1
     following = OURS.logs(pipe, REF, "7", start=len(page.lines), size=10)
     assert following.start == len(page.lines)
     assert len(following.lines) == 10

@@ -14,8 +14,7 @@ from recovery.errors import Unreachable
 from recovery.reads.queues import snapshot_store
 from recovery.reads.scanners import scheduler_status
 from recovery.scheduler.plan import PlanEntry, SchedulerPlan
-from recovery.scheduler.plan_runner import PlanRunner, build_scheduler
-from recovery.scheduler.tick_guard import TickGuard
+from recovery.scheduler.plan_runner import PlanRunner, TickGuard, build_scheduler
 from recovery.shared_clock import steady
 from tests.support.patience import patience
 from tests.support.processes.schedulers import STARTS_WITHIN, Process, furnish
@@ -135,7 +134,7 @@ def test_a_trouble_is_said_once_and_its_end_too(caplog: pytest.LogCaptureFixture
             raise Unreachable("redis://h:6379/0", trouble)
 
     rounds = TickGuard("collect", run)
-    with caplog.at_level(logging.INFO, "recovery.scheduler.tick_guard"):
+    with caplog.at_level(logging.INFO, "recovery.scheduler.plan_runner"):
         for _ in range(6):
             rounds()
     assert [record.getMessage() for record in caplog.records] == [

@@ -45,7 +45,7 @@ class Closed:
             raise ImportError(f'{name} is not for the monitor')
 sys.meta_path.insert(0, Closed())
 from recovery.monitor import agent, settings
-from recovery.monitor.sample_publisher import make_publisher
+from recovery.monitor.agent import make_publisher
 from recovery.monitor.store_clock import StoreClock
 environ = {'UNSTALL_STATE_URL': 'redis://127.0.0.1:1/0', 'UNSTALL_SERVER_ID': 'a'}
 times = StoreClock(0, 0.0)

@@ -13,8 +13,8 @@ import pytest
 from recovery.domain.servers.metric_history import COARSE, FINE, HOUR
 from recovery.domain.servers.samples import Server
 from recovery.gate import queries as gate_queries
-from recovery.monitor import sample_publisher
-from recovery.monitor.sample_publisher import SamplePublisher
+from recovery.monitor import agent
+from recovery.monitor.agent import SamplePublisher
 from recovery.monitor.store_clock import StoreClock
 from recovery.servers import monitor_acl
 from recovery.servers import queries as servers_queries
@@ -76,8 +76,8 @@ def test_a_store_that_is_away_is_named_once_and_tried_again_with_growing_pauses(
     pauses = [later - earlier for earlier, later in pairwise(tries)]
     assert len(told) == 1
     assert "connection refused; sampling goes on" in told[0]
-    assert max(pauses) <= sample_publisher.LONGEST_PAUSE + 5
-    assert min(pauses[3:]) >= sample_publisher.LONGEST_PAUSE / 2
+    assert max(pauses) <= agent.LONGEST_PAUSE + 5
+    assert min(pauses[3:]) >= agent.LONGEST_PAUSE / 2
 
 
 def test_a_hung_store_holds_it_for_a_moment_and_no_longer(
@@ -212,7 +212,7 @@ def _keys_of(server: str) -> list[str]:
 
 def _courier(url: str, told: Told) -> SamplePublisher:
     environ = {"UNSTALL_STATE_URL": url}
-    return sample_publisher.make_publisher(environ, StoreClock(START, 0.0), told.append)
+    return agent.make_publisher(environ, StoreClock(START, 0.0), told.append)
 
 
 def _bring(one: SamplePublisher, numbers: range | list[int], *, host: str = "h", poll: int = POLL) -> None:

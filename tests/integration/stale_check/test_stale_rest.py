@@ -13,7 +13,7 @@ from recovery.domain.identifiers import QueueRef
 from recovery.domain.queues.types import LibraryVersion, QueueLibrary, Snapshot
 from recovery.domain.time_units import MINUTE
 from recovery.models import Incident
-from recovery.scanners.stale_check import lost_markers
+from recovery.scanners.stale_check import scanner
 from tests.support.stuck.stale import Deep, done
 
 pytestmark = pytest.mark.django_db
@@ -37,7 +37,7 @@ def test_a_missing_marker_is_said_and_not_touched(deep: Deep) -> None:
     report = deep.check.run(deep.now)
     (find,) = report.finds
     assert find.what == "2 jobs wait, the oldest for 20 min; 1 worker is idle, and the wake-up marker is missing."
-    assert (find.policy, deep.dump()) == (lost_markers.NOT_TOUCHED, before)
+    assert (find.policy, deep.dump()) == (scanner.NOT_TOUCHED, before)
 
 
 @pytest.mark.parametrize(

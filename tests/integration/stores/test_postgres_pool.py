@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from dashboard.database_url import database_settings
-from dashboard.postgres import pool as pools
-from dashboard.postgres.pool import PostgresPool
+from dashboard.postgres import base as pools
+from dashboard.postgres.base import PostgresPool
 from tests.support.patience import patience
 from tests.support.stores.postgres import Postgres, programs
 from tests.support.waiting import until

@@ -19,7 +19,7 @@ from recovery.config import current
 from recovery.domain.drills.plan import DrillLibrary, StopSignal
 from recovery.domain.drills.results import DrillRound, DrillStage, RoundOutcome
 from recovery.drills import location, runtimes
-from recovery.drills.cleanup import sweep
+from recovery.drills.cleanup_process import sweep
 from recovery.drills.cli_report import report_text
 from recovery.drills.drill_orders import NOTE
 from recovery.drills.runner import DrillReport

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.actions.bulk.throttle import BASELINE, LONGEST, REST, ChunkDelay
+from recovery.actions.bulk.bulk_runs import BASELINE, LONGEST, REST, ChunkDelay
 
 
 def rests(*latencies: float) -> list[float]:

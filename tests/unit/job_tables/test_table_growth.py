@@ -14,7 +14,7 @@ from recovery.domain.queues.types import (
     QueueSample,
     Snapshot,
 )
-from recovery.scanners.collect.table_growth import TableGrowth
+from recovery.scanners.collect.recorder import TableGrowth
 
 REF = QueueRef("app", "jobs")
 TABLE = LibraryVersion(QueueLibrary.TABLE)

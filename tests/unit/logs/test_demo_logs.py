@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from recovery.demo import worker_logs
+from recovery.demo import runtime
 from recovery.domain.logs.levels import find_level
 from recovery.domain.logs.timestamps import line_timestamp
 from recovery.domain.logs.types import LogLevel
@@ -37,9 +37,9 @@ async def test_each_line_has_its_moment_and_its_level_and_a_failure_its_trace(
         raise KeyError("discount")
 
     for name in names:
-        log = worker_logs.worker_logger(name, tmp_path)
+        log = runtime.worker_logger(name, tmp_path)
         with pytest.raises(KeyError):
-            await worker_logs.with_job_logs(fail, log)(JOB, "")
+            await runtime.with_job_logs(fail, log)(JOB, "")
         lines = (tmp_path / f"{name}.log").read_bytes().splitlines()
         assert line_timestamp(lines[0])
         assert [find_level(lines[at].decode()) for at in (0, 1)] == [LogLevel.INFO, LogLevel.ERROR]
@@ -49,8 +49,8 @@ async def test_each_line_has_its_moment_and_its_level_and_a_failure_its_trace(
 async def test_a_file_is_turned_before_it_is_large(
     tmp_path: Path, names: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_logs, "LARGEST", 1000)
-    log = worker_logs.worker_logger(names[0], tmp_path)
+    monkeypatch.setattr(runtime, "LARGEST", 1000)
+    log = runtime.worker_logger(names[0], tmp_path)
     for number in range(100):
         log.info("line %d", number)
     assert {file.name for file in tmp_path.iterdir()} == {"payments.log", "payments.log.1"}
@@ -58,7 +58,7 @@ async def test_a_file_is_turned_before_it_is_large(
 
 
 def test_without_a_folder_nothing_is_written(tmp_path: Path, names: tuple[str, str]) -> None:
-    worker_logs.worker_logger(names[0], None).info("unheard")
+    runtime.worker_logger(names[0], None).info("unheard")
     assert list(tmp_path.iterdir()) == []
 
 

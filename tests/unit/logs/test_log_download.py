@@ -11,7 +11,7 @@ import pytest
 
 from dashboard.live import hub
 from dashboard.live.events import StreamEnding
-from dashboard.logs.live import download, export
+from dashboard.logs.live import download
 from recovery.domain.logs.types import LogLevel, LogLine, LogQuery
 from recovery.errors import Unreachable
 from recovery.logs.base import LogGap, LogResultPage
@@ -92,8 +92,8 @@ async def test_without_a_range_it_is_the_last_hour(monkeypatch: pytest.MonkeyPat
 async def test_a_file_that_would_be_too_large_keeps_the_newest_and_says_so_at_its_end(
     monkeypatch: pytest.MonkeyPatch, limit: str, most: int
 ) -> None:
-    monkeypatch.setattr(export, limit, most)
-    monkeypatch.setattr(export, "PAGE_LINES", 300)
+    monkeypatch.setattr(download, limit, most)
+    monkeypatch.setattr(download, "PAGE_LINES", 300)
     memory = Memory()
     memory.write(*(f"line {number}" for number in range(5000)))
     async with log_house(monkeypatch, memory) as house:
@@ -108,8 +108,8 @@ async def test_a_file_that_would_be_too_large_keeps_the_newest_and_says_so_at_it
 
 
 async def test_a_search_that_takes_too_long_is_cut_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "SEARCH_SECONDS", 0.0)
-    monkeypatch.setattr(export, "PAGE_LINES", 10)
+    monkeypatch.setattr(download, "SEARCH_SECONDS", 0.0)
+    monkeypatch.setattr(download, "PAGE_LINES", 10)
     memory = Memory()
     memory.write(*(f"line {number}" for number in range(50)))
     async with log_house(monkeypatch, memory) as house:
@@ -130,7 +130,7 @@ class Failing(Memory):
 
 
 async def test_a_source_in_trouble_is_said_and_what_was_found_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "PAGE_LINES", 10)
+    monkeypatch.setattr(download, "PAGE_LINES", 10)
     failing, well = Failing("failing"), Memory("well")
     failing.write(*(f"line {number}" for number in range(50)))
     well.write("fine")
@@ -176,7 +176,7 @@ async def left(_: LogHouse, request: Request) -> None:
 async def test_a_file_ends_while_it_is_searched_for(
     monkeypatch: pytest.MonkeyPatch, end: Callable[[LogHouse, Request], Awaitable[None]], words: str
 ) -> None:
-    monkeypatch.setattr(export, "ANSWER_SECONDS", 1000.0)
+    monkeypatch.setattr(download, "ANSWER_SECONDS", 1000.0)
     memory = Memory()
     memory.delay = 1000
     async with log_house(monkeypatch, memory) as house:

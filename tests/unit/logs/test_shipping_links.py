@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.monitor.shipping.trusted_open import LINKS, open_trusted
+from recovery.monitor.shipping.file_tail import LINKS, open_trusted
 
 NOBODY = 65534
 IS_ROOT = os.geteuid() == 0

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.domain.logs.line_batches import CutLine
-from recovery.monitor.shipping import backoff, file_patterns, line_reader
-from recovery.monitor.shipping.backoff import ShippingBackoff
+from recovery.monitor.shipping import file_patterns, line_reader, shipper
 from recovery.monitor.shipping.line_reader import LineReader
 from recovery.monitor.shipping.positions import FileFingerprint, ShippedFilePosition
-from recovery.monitor.shipping.retention import HEAPS, StreamRetention
+from recovery.monitor.shipping.shipper import ShippingBackoff
+from recovery.monitor.shipping.stream_writer import HEAPS, StreamRetention
 
 KEEP = 1 << 20
 
@@ -129,8 +129,8 @@ def test_attempts_grow_rarer_and_are_said_once() -> None:
         pauses.append(tries.try_at - now)
         now = tries.try_at
     assert said == 1
-    assert max(pauses) <= backoff.LONGEST_PAUSE
-    assert min(pauses[6:]) >= backoff.LONGEST_PAUSE / 2
-    assert pauses[0] <= backoff.SHORTEST_PAUSE
+    assert max(pauses) <= shipper.LONGEST_PAUSE
+    assert min(pauses[6:]) >= shipper.LONGEST_PAUSE / 2
+    assert pauses[0] <= shipper.SHORTEST_PAUSE
     assert tries.succeeded()
     assert not tries.succeeded()

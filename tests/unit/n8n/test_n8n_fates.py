@@ -8,7 +8,7 @@ import pytest
 
 from recovery.domain.identifiers import QueueRef
 from recovery.domain.jobs import JobState
-from recovery.domain.n8n import outlook
+from recovery.domain.n8n import mismatch_text
 from recovery.domain.n8n.comparison import N8nRelease
 from recovery.domain.n8n.comparison_context import ComparisonContext
 from recovery.domain.n8n.executions import Execution, ExecutionStatus
@@ -31,9 +31,9 @@ EMPTY = ComparisonContext(
 # Workers are connected, and none of them runs the stalled check.
 SILENT = replace(ALIVE, watched={QUEUE: replace(WATCHED, stalled_check_ttl=None, watched_since=NOW - 600_000)})
 SAID = {
-    "orphaned": lambda around: outlook.orphan_outlook(BARE, around),
-    "left": lambda around: outlook.leftover_job_outlook(BARE, ENDED, around),
-    "deleted": lambda around: outlook.deleted_execution_outlook(BARE, around),
+    "orphaned": lambda around: mismatch_text.orphan_outlook(BARE, around),
+    "left": lambda around: mismatch_text.leftover_job_outlook(BARE, ENDED, around),
+    "deleted": lambda around: mismatch_text.deleted_execution_outlook(BARE, around),
 }
 
 
@@ -52,30 +52,33 @@ def test_who_takes_it_has_a_time_or_it_is_never(said: object, release: N8nReleas
 
 
 def test_what_n8n_makes_of_it_stands_behind() -> None:
-    assert outlook.orphan_outlook(BARE, EMPTY).endswith(" n8n takes an active job for a running one.")
-    assert outlook.orphan_outlook(BARE, replace(ALIVE, release=N8nRelease.UNKNOWN)).endswith(
+    assert mismatch_text.orphan_outlook(BARE, EMPTY).endswith(" n8n takes an active job for a running one.")
+    assert mismatch_text.orphan_outlook(BARE, replace(ALIVE, release=N8nRelease.UNKNOWN)).endswith(
         "runs again from its start."
     )
-    assert outlook.deleted_execution_outlook(BARE, ALIVE).endswith("finds no such execution, and fails it.")
+    assert mismatch_text.deleted_execution_outlook(BARE, ALIVE).endswith("finds no such execution, and fails it.")
 
 
 def test_a_job_that_waits_is_taken_by_a_worker_that_is_there() -> None:
-    assert outlook.leftover_job_outlook(WAITS, ENDED, ALIVE).startswith("The next free worker ")
-    assert outlook.leftover_job_outlook(WAITS, ENDED, EMPTY).startswith(
+    assert mismatch_text.leftover_job_outlook(WAITS, ENDED, ALIVE).startswith("The next free worker ")
+    assert mismatch_text.leftover_job_outlook(WAITS, ENDED, EMPTY).startswith(
         "No worker is connected: the next one to connect "
     )
-    assert outlook.leftover_job_outlook(WAITS, ENDED, replace(EMPTY, paused=frozenset({QUEUE}))).startswith(
+    assert mismatch_text.leftover_job_outlook(WAITS, ENDED, replace(EMPTY, paused=frozenset({QUEUE}))).startswith(
         "Once the queue is resumed"
     )
 
 
 def test_of_a_queue_that_no_snapshot_has_it_is_said_that_nothing_is_known() -> None:
-    said = outlook.orphan_outlook(BARE, ComparisonContext(NOW))
+    said = mismatch_text.orphan_outlook(BARE, ComparisonContext(NOW))
     assert "Whether a worker is connected is not known." in said
 
 
 def test_of_an_n8n_that_is_known_only_what_it_does_is_said() -> None:
-    two, old = outlook.orphan_outlook(BARE, ALIVE), outlook.orphan_outlook(BARE, replace(ALIVE, release=N8nRelease.OLD))
+    two, old = (
+        mismatch_text.orphan_outlook(BARE, ALIVE),
+        mismatch_text.orphan_outlook(BARE, replace(ALIVE, release=N8nRelease.OLD)),
+    )
     assert two == (
         "A worker's stalled check picks it up within 12 s; n8n fails it then, and from 2.41 on its execution is an "
         "error up to 30 s later. "
@@ -85,4 +88,4 @@ def test_of_an_n8n_that_is_known_only_what_it_does_is_said() -> None:
         "A worker's stalled check picks it up within 12 s; n8n runs it again then. "
         "The workflow then starts from its beginning."
     )
-    assert "n8n 2 and later" in outlook.orphan_outlook(BARE, replace(ALIVE, release=N8nRelease.ONE))
+    assert "n8n 2 and later" in mismatch_text.orphan_outlook(BARE, replace(ALIVE, release=N8nRelease.ONE))

@@ -11,7 +11,7 @@ import pytest
 
 from dashboard.live import state_cache
 from dashboard.live.cached_state import SnapshotHealth
-from dashboard.server import database_check, probes
+from dashboard.server import probes
 from dashboard.server.probes import Probes
 from recovery.version import VERSION
 from tests.support.patience import patience
@@ -67,7 +67,7 @@ async def test_what_the_driver_says_is_logged_once_and_told_to_nobody(
 
     def dead() -> tuple[str, str]:
         looks.release()
-        return database_check.SILENT, SECRET
+        return probes.SILENT, SECRET
 
     asked = Probes(dead)
     asked.start()

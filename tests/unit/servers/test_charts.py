@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from dashboard.queues.overview.sparkline import BAR_WIDTH, bar, spark
+from dashboard.queues.overview.presenters import BAR_WIDTH, bar, spark
 from dashboard.queues.queue import throughput_chart
 from recovery.domain.queues.time_series import FinishedPoint, FinishedSeries
 from recovery.domain.queues.types import JobCounts, Rates

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.domain.servers.metric_history import FINE
-from recovery.monitor.agent import FIRST_LOOK, POLL, RESET_AFTER, Agent
+from recovery.monitor.agent import FIRST_LOOK, POLL, RESET_AFTER, Agent, make_publisher
 from recovery.monitor.cpu_counters import CpuCounters
 from recovery.monitor.process_table import ProcessTable
-from recovery.monitor.sample_publisher import make_publisher
 from recovery.monitor.settings import MonitorSettings
 from recovery.monitor.store_clock import StoreClock
 from tests.support.processes.processes import free_port

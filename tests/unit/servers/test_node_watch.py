@@ -9,7 +9,7 @@ from recovery.domain.servers.node_exporter import DISK_FREE, DISK_SIZE
 from recovery.domain.servers.samples import SampleOrigin, Server
 from recovery.errors import Unreachable
 from recovery.servers.nodes import exposition_parser
-from recovery.servers.nodes.exporter_target import APART, EVERY, LONGEST_PAUSE, ExporterTarget
+from recovery.servers.nodes.exporter_scraper import APART, EVERY, LONGEST_PAUSE, ExporterTarget
 from recovery.servers.nodes.sample_writer import StoredSample
 from recovery.stores.http.http_client import HttpGetResponse
 
