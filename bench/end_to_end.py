@@ -125,7 +125,7 @@ class Side:
             time.sleep(0.5)
 
     def unfinished(self) -> int:
-        """Jobs that are to run still. A failed one is, where relaunches are allowed."""
+        """Jobs that are to run still. A failed one is, where auto-retries are allowed."""
         names = (*_OPEN, *(["failed"] if self.product else []))
         asked = self.store.client.pipeline(transaction=False)
         for queue in self.queues:

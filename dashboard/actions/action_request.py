@@ -29,7 +29,7 @@ JOBS_LIMIT = 100  # by name: as many as a page has rows; more than that are "all
 MESSAGE_LIMIT = 300  # characters of the reason that `fail` writes into a job
 AnyFilter = StuckFilter | PairFilter
 MATCHING = (Action.REQUEUE, Action.FAIL, Action.RELEASE, Action.REMOVE)  # what is done to stuck jobs, many at once
-MATCHING_EXECUTIONS = (Action.MARK, Action.RELAUNCH)  # what is done to n8n's executions, many at once
+MATCHING_EXECUTIONS = (Action.MARK, Action.RETRY_EXECUTION)  # what is done to n8n's executions, many at once
 _INBOX, _TABLE = "stuck", "n8n"
 _NUMBERS = {"older_than": 365 * 86_400_000, "limit": 1_000_000}
 

@@ -73,8 +73,10 @@ class ActionOptionsBody(Schema):
     )
     limit: int = Field(default=0, ge=0, le=10_000_000, description="clean: limit; 0 = none.")
     delayed: bool = Field(default=False, description="drain: also delayed jobs.")
-    mark: bool = Field(default=False, description="relaunch: mark an unfinished execution without a job crashed first.")
-    latest: bool = Field(default=False, description="relaunch, rescue: use the currently saved workflow.")
+    mark: bool = Field(
+        default=False, description="retry-execution: mark an unfinished execution without a job crashed first."
+    )
+    latest: bool = Field(default=False, description="retry-execution, rescue: use the currently saved workflow.")
     message: str = Field(default="", max_length=MESSAGE_LIMIT, description="fail: failedReason of the job.")
 
     def chosen(self) -> actions_types.ActionOptions:

@@ -133,7 +133,7 @@ _CHOICES: Mapping[Action, tuple[ActionOptionField, ...]] = {
         ),
         _OTHER_QUEUES,
     ),
-    Action.RELAUNCH: (_MARK_FIRST, _LATEST),
+    Action.RETRY_EXECUTION: (_MARK_FIRST, _LATEST),
     Action.RESCUE: (_LATEST,),
     Action.DRAIN: (ActionOptionField("delayed", "Also delayed jobs"), _OTHER_PARENTS),
     Action.CLEAN: (

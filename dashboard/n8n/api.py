@@ -273,7 +273,7 @@ class N8nLostExecutionInfo(Schema):
     copy_bytes: int | None
     copy_trouble: str | None = Field(description="Why there is no copy.")
     rescue: RescueWay = Field(
-        description="relaunch: before n8n overwrites its data; restore: from the copy; empty: neither."
+        description="retry: before n8n overwrites its data; restore: from the copy; empty: neither."
     )
     rescue_open: bool = Field(description="Whether the action rescue can do it now.")
     rescue_first: int | None = Field(description="Earliest moment at which this way can end; null: unknown.")

@@ -35,7 +35,7 @@ from recovery.errors import ConfigError
 from recovery.n8n import api_client, comparison_store
 from recovery.n8n.job_execution import JobExecution
 
-EXECUTION_ACTIONS = frozenset({Action.MARK, Action.RELAUNCH, Action.RESCUE})
+EXECUTION_ACTIONS = frozenset({Action.MARK, Action.RETRY_EXECUTION, Action.RESCUE})
 _RETRIED = frozenset(
     {
         ExecutionStatus.NEW,  # once it is marked as crashed
@@ -119,7 +119,7 @@ def buttons_for_job_execution(
     pair = found.pair or JobExecutionPair(found.id, None, found.execution)
     can_rescue = offer is not None and offer.is_open and not api_client.lacks(found.n8n)
     chosen = [Action.RESCUE] if can_rescue else []
-    chosen += [Action.RELAUNCH] if _can_relaunch(pair, found.n8n) else []
+    chosen += [Action.RETRY_EXECUTION] if _can_retry(pair, found.n8n) else []
     made = [one for act in chosen if (one := _button(act, pair, found.n8n, back))]
     return ActionButtons(f"execution {found.id}", tuple(made)) if made else None
 
@@ -176,7 +176,7 @@ def execution_actions(pair: JobExecutionPair, n8n: N8nInstallation) -> frozenset
 
 
 def _acts(pair: JobExecutionPair, n8n: N8nInstallation) -> list[Action]:
-    again = [Action.RELAUNCH] if _can_relaunch(pair, n8n) else []
+    again = [Action.RETRY_EXECUTION] if _can_retry(pair, n8n) else []
     marks = [Action.MARK] if _can_mark(n8n) else []
     is_held = pair.claim is not None and pair.claim.is_locked
     is_delayed = pair.claim is not None and pair.claim.state is JobState.DELAYED
@@ -193,7 +193,7 @@ def _acts(pair: JobExecutionPair, n8n: N8nInstallation) -> list[Action]:
     return of_kind.get(pair.finding.kind if pair.finding else None, [])
 
 
-def _can_relaunch(pair: JobExecutionPair, n8n: N8nInstallation) -> bool:
+def _can_retry(pair: JobExecutionPair, n8n: N8nInstallation) -> bool:
     """Returns True if n8n can retry it, as far as it is known without asking; the dialog checks more."""
     is_retried = pair.execution is not None and pair.execution.is_there and pair.execution.status in _RETRIED
     return is_retried and bool(n8n.database) and not api_client.lacks(n8n)

@@ -152,9 +152,9 @@ _ALL = (
         tone="danger",
     ),
     ActionSpec(
-        Action.RELAUNCH,
-        "Relaunch",
-        "relaunched",
+        Action.RETRY_EXECUTION,
+        "Retry",
+        "retried",
         "n8n is asked to retry the execution: it creates a new one from the saved data of this one.",
         is_for_execution=True,
         is_tried_once=True,

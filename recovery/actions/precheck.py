@@ -204,7 +204,7 @@ def _standings(
     queue, ids = scene.queue, [row.id for row in rows if row is not None]
     if queue.flavour.library is QueueLibrary.N8N:
         found = action_context.contexts_of_executions(
-            registry(), queue.ref, ids, scene.snapshot, now(), is_rerun=act is Action.RELAUNCH
+            registry(), queue.ref, ids, scene.snapshot, now(), is_rerun=act is Action.RETRY_EXECUTION
         )
         if act is not Action.RESCUE:
             return found

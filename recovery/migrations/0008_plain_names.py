@@ -21,6 +21,7 @@ def rename(apps, schema_editor):
     update("Incident", "cause", CAUSES)
     update("Incident", "resolved_by", {"watchdog": "stalled-check"})
     update("Alert", "kind", ALERTS)
+    update("BulkRun", "act", {"relaunch": "retry-execution"})
     update("ScanRun", "scanner", dict([SCANNER]))
     update("ScannerPause", "scanner", dict([SCANNER]))
     for layer in apps.get_model("recovery", "PolicyLayer").objects.all():

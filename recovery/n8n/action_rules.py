@@ -25,7 +25,7 @@ _SILENT = (
 _UNCONFIGURED = "n8n's database is not configured, so it is unknown whether its execution has ended."
 OVERWRITES = (
     "n8n's main process is notified and sets the execution to error, from n8n 2.41 on within 30 s. That "
-    "overwrites the saved run data, so that nothing is left to retry: to run it again, relaunch the execution first."
+    "overwrites the saved run data, so that nothing is left to run: to run it again, retry the execution first."
 )
 _AGAIN = (
     "n8n runs it as a new execution from the saved run data, which means from its start unless n8n saves progress: "
@@ -91,7 +91,7 @@ def refusal_reason(act: Action, id: str, execution: Execution | None) -> str:
     if status is ExecutionStatus.WAITING:
         return f"Its execution {id} waits for a time or a webhook call, and resumes with a new job: remove this one."
     if status.is_terminal:
-        instead = "relaunch the execution, and remove the job" if _is_rerun(act, status) else "remove the job"
+        instead = "retry the execution, and remove the job" if _is_rerun(act, status) else "remove the job"
         return f"Its execution {id} has ended ({status}): {instead}."
     return ""
 
@@ -103,7 +103,7 @@ def on_execution(act: Action, standing: ExecutionActionContext, options: ActionO
     return _RULES[act](standing, options)
 
 
-def _relaunch(standing: ExecutionActionContext, options: ActionOptions) -> list[str]:
+def _retry_execution(standing: ExecutionActionContext, options: ActionOptions) -> list[str]:
     if standing.no_api:
         raise N8nActionRefused(standing.no_api)
     status = standing.status
@@ -138,7 +138,7 @@ def _remains(standing: ExecutionActionContext, options: ActionOptions) -> list[s
 
 
 def is_marked_first(standing: ExecutionActionContext, options: ActionOptions) -> bool:
-    """Returns True if a relaunch begins with the mark, and so only where no job is left that could run it."""
+    """Returns True if a retry begins with the mark, and so only where no job is left that could run it."""
     return options.mark and standing.status.is_going
 
 
@@ -218,7 +218,7 @@ def _rescue_ended(
 
 
 _RULES: Mapping[Action, Callable[[ExecutionActionContext, ActionOptions], list[str]]] = {
-    Action.RELAUNCH: _relaunch,
+    Action.RETRY_EXECUTION: _retry_execution,
     Action.MARK: _mark,
     Action.RESCUE: _rescue,
 }

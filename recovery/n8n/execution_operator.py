@@ -153,10 +153,14 @@ def _rescue_refused(execution: Execution, why: str) -> ScriptOutcome:
 # -- execution operator
 
 
-OWN = frozenset({Action.RELAUNCH, Action.MARK, Action.RESCUE})
-_CHUNKS = {Action.RELAUNCH: 5, Action.RESCUE: 5, Action.MARK: 100}  # a retry may take as long as n8n needs to answer
+OWN = frozenset({Action.RETRY_EXECUTION, Action.MARK, Action.RESCUE})
+_CHUNKS = {
+    Action.RETRY_EXECUTION: 5,
+    Action.RESCUE: 5,
+    Action.MARK: 100,
+}  # a retry may take as long as n8n needs to answer
 _MARKED = "Its row is now marked as crashed."
-_REFUSED = "That action is for jobs: an n8n execution can be relaunched, rescued or marked as crashed."
+_REFUSED = "That action is for jobs: an n8n execution can be retried, rescued or marked as crashed."
 _GONE = "There is no such execution (any more)."
 _MOVED = "It is {status} now."
 _STARTED = "It was started again since it was shown."
@@ -238,7 +242,7 @@ def _mark(wire: SqlClient, known: N8nTables, execution: Execution) -> ScriptOutc
 def _again(
     wire: SqlClient, known: N8nTables, retry: RetryRequest, job: ExpectedJob, first: Execution | None
 ) -> ScriptOutcome:
-    """Relaunches an execution. `first`: the execution that is marked before, if it still counts as going."""
+    """Retries an execution. `first`: the execution that is marked before, if it still counts as going."""
     if first is None or not first.status.is_going:
         return retry_execution.retry(wire, known, retry, job.state).done
     marked = _mark(wire, known, first)

@@ -58,7 +58,7 @@ class ScannerRegistry:
         holding = self._warrant.holding
         brake = self._brake if writes else None
         self.watch = OrphanWatch(registry, newest, writes=writes, may=may, brake=brake)
-        self.relaunch = AutoRetry(registry, newest, leader_token, holding(ScannerKind.AUTO_RETRY))
+        self.auto_retry = AutoRetry(registry, newest, leader_token, holding(ScannerKind.AUTO_RETRY))
         again = HookDispatcher(registry, may).again
         self._stale = StaleCheck(registry, newest, leader_token, holding(ScannerKind.STALE_CHECK), again)
         self.sweep = StartupSweep(registry, leader_token, holding(ScannerKind.STARTUP_SWEEP))
@@ -66,7 +66,7 @@ class ScannerRegistry:
         self._runs: dict[ScannerKind, ScannerFunction] = {
             ScannerKind.ORPHAN_WATCH: self._watched,
             ScannerKind.STALE_CHECK: self._stale.run,
-            ScannerKind.AUTO_RETRY: self.relaunch.run,
+            ScannerKind.AUTO_RETRY: self.auto_retry.run,
             **({ScannerKind.STARTUP_SWEEP: self.sweep.run} if registry.config.tables else {}),
             ScannerKind.PRUNE: self._pruner.run,
         }
@@ -81,7 +81,7 @@ class ScannerRegistry:
 
     def stop(self) -> None:
         """Asks long runs to end after the current step."""
-        self.relaunch.stop()
+        self.auto_retry.stop()
 
     def _watched(self, now: int, *, dry_run: bool = False, queue: QueueRef | None = None) -> ScannerReport:
         return self.watch.scan(now, self._scanner_actions, dry_run=dry_run, queue=queue)

@@ -154,7 +154,7 @@ class _Term:
             PlanEntry("consoles", other_consoles.EVERY, lambda now: self._consoles.run(now, self._crew.watch.lost_at)),
             PlanEntry("orders", run_requests.EVERY, self._orders.look),
             # Auto-retried jobs are followed between two runs too.
-            PlanEntry("follow relaunched", scanner.FOLLOW_EVERY, self._crew.relaunch.follow),
+            PlanEntry("follow auto-retries", scanner.FOLLOW_EVERY, self._crew.auto_retry.follow),
             # Once soon after the start, so that history in Redis is shown before the first minute is over.
             PlanEntry("record at start", 0, self._recorder.run, first=3 * self._config.collect_every),
             PlanEntry("record", 60, self._recorder.run, second=RECORD_AFTER),

@@ -22,14 +22,14 @@ def trip(site: Site, base: str, error: str = "connect ECONNREFUSED") -> None:
     """An open breaker."""
     at, breaker = _now(), CircuitBreaker(error)
     for number in range(20):
-        breaker = breaker.relaunched(str(number), at, 1).settled(str(number), AutoRetryOutcome.FAILED, at, error)
+        breaker = breaker.retried(str(number), at, 1).settled(str(number), AutoRetryOutcome.FAILED, at, error)
     _brake(site, "breaker", base, breaker_key(error), breaker.as_json())
 
 
 def story(site: Site, base: str) -> str:
     """A run that acted on a queue, and every kind of brake on it; the address of the run."""
     trip(site, base, _ERROR)
-    past = RetryHistory().relaunched(_now() - 3).relaunched(_now() - 2).relaunched(_now() - 1)
+    past = RetryHistory().retried(_now() - 3).retried(_now() - 2).retried(_now() - 1)
     _brake(site, "past", base, job_key(NASTY_ID), past.as_json(), version=3)
     _brake(site, "budget", base, "", {"slots": [[_now() // 1000 * 1000, 10]], "limit": [10, 300]})
     for number in range(3):

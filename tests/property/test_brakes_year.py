@@ -1,4 +1,4 @@
-"""A year of relaunching under a seeded clock: an upstream that goes up and down, jobs that fail, scanners that restart.
+"""A year of auto-retries under a seeded clock: an upstream that comes and goes, jobs that fail, scanners that restart.
 
 What is written down beside the brakes is counted plainly, so that a brake cannot be its own witness.
 """
@@ -16,7 +16,7 @@ from recovery.domain.auto_retry.backoff import Backoff, Backoffs
 from recovery.domain.auto_retry.job_failure import JobFailure
 from recovery.domain.auto_retry.rules import (
     CAP_WINDOW,
-    RELAUNCH_CAP,
+    RETRY_CAP,
     NeverRetry,
     RetryCase,
     RetryHistory,
@@ -44,7 +44,7 @@ class Job:
     past: RetryHistory = field(default_factory=RetryHistory)
     ends_at: int = 0  # while it is out
     not_before: int = 0
-    times: list[int] = field(default_factory=list)  # of its relaunches, counted plainly
+    times: list[int] = field(default_factory=list)  # of its auto-retries, counted plainly
 
 
 @dataclass
@@ -61,7 +61,7 @@ class Year:
     failed: dict[str, Job] = field(default_factory=dict)
     out: dict[str, Job] = field(default_factory=dict)
     minute: deque[int] = field(default_factory=deque)
-    relaunched: int = 0
+    auto_retried: int = 0
     opened: int = 0
     closed: int = 0
     opened_at: int | None = None
@@ -76,7 +76,7 @@ class Year:
             self._fail_some()
             self._settle()
             self._restart()
-            self._relaunch()
+            self._auto_retry()
             self._check_that_it_closes()
 
     def _turn(self) -> None:
@@ -124,7 +124,7 @@ class Year:
         self.budget = RetryBudget.from_json(json.loads(json.dumps(self.budget.as_json())))
         self.breaker = CircuitBreaker.from_json(json.loads(json.dumps(self.breaker.as_json())))
 
-    def _relaunch(self) -> None:
+    def _auto_retry(self) -> None:
         if not self.breaker.room(self.now):
             return
         due = [job for job in list(self.failed.values()) if job.not_before <= self.now and self._is_due(job)]
@@ -155,15 +155,15 @@ class Year:
     def _go(self, job: Job) -> None:
         backoff = TABLE.of(job.name)
         assert self.now - job.failed_at >= backoff.first * backoff.factor ** len(job.times)
-        job.past = job.past.relaunched(self.now)
+        job.past = job.past.retried(self.now)
         job.times.append(self.now)
         assert len(job.times) <= backoff.attempts
-        assert sum(at > self.now - CAP_WINDOW for at in job.times) <= RELAUNCH_CAP
-        self.breaker = self.breaker.relaunched(job.id, self.now)
+        assert sum(at > self.now - CAP_WINDOW for at in job.times) <= RETRY_CAP
+        self.breaker = self.breaker.retried(job.id, self.now)
         job.ends_at = self.now + self.dice.randint(SECOND, LONGEST_RUN)
         self.out[job.id] = replace(job)
         del self.failed[job.id]
-        self.relaunched += 1
+        self.auto_retryed += 1
 
     def _check_that_it_closes(self) -> None:
         """An upstream that is well is found out without a person: one pause, one look, one run, one look for each probe
@@ -174,10 +174,10 @@ class Year:
         assert self.now - max(self.opened_at, self.up_since) < 10 * (PAUSE.longest + 2 * LONGEST_STEP + LONGEST_RUN)
 
 
-def test_a_year_of_relaunching_keeps_every_brake() -> None:
+def test_a_year_of_auto_retrying_keeps_every_brake() -> None:
     year = Year(Random(4))
     year.live(365)
-    assert year.relaunched > 10_000
+    assert year.auto_retried > 10_000
     assert year.opened > 20
     assert year.closed >= year.opened - 1
     assert year.capped

@@ -46,7 +46,7 @@ def test_it_opens_by_the_rule_and_only_a_probe_closes_it(steps: list[tuple[str, 
             went += 1
             if breaker.room(now):
                 assert before is not BreakerStage.OPEN
-                breaker = breaker.relaunched(str(went), now)
+                breaker = breaker.retried(str(went), now)
                 out[str(went)] = now
             assert before is not BreakerStage.HALF_OPEN or breaker.room(now) == 0  # one probe
         elif out:

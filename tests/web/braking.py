@@ -31,22 +31,22 @@ def hold_store(deployment: str = "main") -> None:
 
 
 def trip(error: str = "connect ECONNREFUSED", queue: QueueRef = MAIL, *, failures: int = 18) -> str:
-    """A breaker after twenty relaunches; open when more than half of them failed. Its key."""
+    """A breaker after twenty auto-retries; open when more than half of them failed. Its key."""
     breaker, at = CircuitBreaker(error), now_ms() - 120_000
     for number in range(20):
         id, ended = str(number), AutoRetryOutcome.FAILED if number < failures else AutoRetryOutcome.SUCCEEDED
-        breaker = breaker.relaunched(id, at + number, 1).settled(id, ended, at + number + 1, error)
+        breaker = breaker.retried(id, at + number, 1).settled(id, ended, at + number + 1, error)
     swap_one(BREAKER, SafetyLimitScope.of(queue), lambda _, __: breaker, breaker_key(error))
     return breaker_key(error)
 
 
 def cap(id: str, queue: QueueRef = MAIL, times: int = 3) -> str:
-    """A job that was relaunched lately. Its key."""
+    """A job that was auto-retried lately. Its key."""
     for hour in range(times, 0, -1):
         swap_one(
             RETRY_HISTORY,
             SafetyLimitScope.of(queue),
-            lambda past, at: past.relaunched(at),
+            lambda past, at: past.retried(at),
             job_key(id),
             now_ms() - hour * _HOUR,
         )

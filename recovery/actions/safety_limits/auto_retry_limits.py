@@ -226,7 +226,7 @@ def _goes(held: dict[str, CircuitBreaker], keys: Iterable[str], id: str, job: Au
     if not all(held[key].room(at) for key in both):
         return False
     for key in both:
-        held[key] = replace(held[key].relaunched(id, at, job.failed_at), signature=job.signature if key else "")
+        held[key] = replace(held[key].retried(id, at, job.failed_at), signature=job.signature if key else "")
     return True
 
 
@@ -239,7 +239,7 @@ def _failed_meanwhile(breaker: CircuitBreaker, id: str, job: AutoRetryCandidate,
 
 
 def _counting(job: AutoRetryCandidate) -> Change[RetryHistory]:
-    return lambda past, at: past.of_life(job.born).relaunched(at)
+    return lambda past, at: past.of_life(job.born).retried(at)
 
 
 def _settling(ends: Mapping[str, AutoRetryResult]) -> Change[CircuitBreaker]:

@@ -32,7 +32,7 @@ class Action(StrEnum):
     DRAIN = "drain"
     PAUSE = "pause"
     RESUME = "resume"
-    RELAUNCH = "relaunch"
+    RETRY_EXECUTION = "retry-execution"
     MARK = "mark-crashed"
     RESCUE = "rescue"
 
@@ -96,8 +96,8 @@ class ActionOptions:
     older_than: int = 0  # clean: ms since it finished, or was added
     limit: int = 0  # clean: at most so many; 0: all
     delayed: bool = False  # drain: delayed jobs too
-    mark: bool = False  # relaunch: mark a running execution as crashed first; n8n does not retry a new one
-    latest: bool = False  # relaunch: with the currently saved workflow, not as it was then
+    mark: bool = False  # retry-execution: mark a running execution as crashed first; n8n does not retry a new one
+    latest: bool = False  # retry-execution: with the currently saved workflow, not as it was then
     cursor: str = ""  # clean, drain: where the step before ended (`RemovalStep.next`); "" begins anew
     message: str = ""  # fail: the reason that is written into the job
 

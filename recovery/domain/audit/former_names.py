@@ -13,6 +13,7 @@ ACTS: Mapping[str, str] = {
     "let scanner go on": "resume scanner",
     "release brake": "release safety limit",
     "ledger not changed": "claim not changed",
+    "relaunch": "retry-execution",
 }
 SCANNERS: Mapping[str, str] = {"relaunch-failed": "auto-retry"}
 

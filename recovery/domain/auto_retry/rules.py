@@ -17,7 +17,7 @@ from recovery.domain.auto_retry.job_failure import JobFailure
 from recovery.domain.identifiers import JobRef, printable
 from recovery.domain.time_units import HOUR, age
 
-RELAUNCH_CAP = 3  # auto-retries of one job within CAP_WINDOW, whatever its policy says
+RETRY_CAP = 3  # auto-retries of one job within CAP_WINDOW, whatever its policy says
 CAP_WINDOW = 72 * HOUR
 _KEPT = 10  # times of auto-retries that are kept; the cap needs the last three
 
@@ -90,14 +90,14 @@ class RetryHistory:
     made: int = 0
     at: tuple[int, ...] = ()
 
-    def relaunched(self, now: int) -> RetryHistory:
+    def retried(self, now: int) -> RetryHistory:
         """Records an auto-retry; to be stored before it is tried, as what may have happened counts."""
         return RetryHistory(self.made + 1, (*self.at, now)[-_KEPT:])
 
     @classmethod
     def used_up(cls, at: int) -> Self:
         """Returns a history at its cap, for one that was stored then and cannot be read: so much may have happened."""
-        return cls(RELAUNCH_CAP, (at,) * RELAUNCH_CAP)
+        return cls(RETRY_CAP, (at,) * RETRY_CAP)
 
     def of_life(self, born: int) -> RetryHistory:
         """Returns the history that counts for a job that was added then: an id may be used again, and only the cap
@@ -110,11 +110,11 @@ class RetryHistory:
         return RetryHistory(max(0, self.made - 1), self.at[:-1])
 
     def is_capped(self, now: int) -> bool:
-        return len(self.lately(now)) >= RELAUNCH_CAP
+        return len(self.lately(now)) >= RETRY_CAP
 
     def free_at(self) -> int:
         """Returns when the job is below its cap again."""
-        return self.at[-RELAUNCH_CAP] + CAP_WINDOW if len(self.at) >= RELAUNCH_CAP else 0
+        return self.at[-RETRY_CAP] + CAP_WINDOW if len(self.at) >= RETRY_CAP else 0
 
     def lately(self, now: int) -> tuple[int, ...]:
         return tuple(at for at in self.at if at > now - CAP_WINDOW)

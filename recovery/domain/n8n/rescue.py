@@ -25,7 +25,7 @@ class RescueWay(StrEnum):
     """Way in which an execution can be run again now."""
 
     NONE = ""
-    RELAUNCH = "relaunch"  # n8n still has its data
+    RETRY = "retry"  # n8n still has its data
     RESTORE = "restore"  # n8n has overwritten it: the copy is written back first
 
 
@@ -90,10 +90,10 @@ def _from_copy(loss: LostExecutionRecord, now: int, keep: int) -> RescueOffer:
 def _before_the_end(loss: LostExecutionRecord, now: int, check_interval: int) -> RescueOffer:
     first, last = _end(loss, now, check_interval)
     if not loss.is_proven:
-        why = "It is not proven yet that its worker is gone: it can be relaunched as soon as it is."
-        return RescueOffer(RescueWay.RELAUNCH, f"{why} {_left(first, last, now)}", first=first, last=last)
-    said = f"It can be relaunched before n8n overwrites its data. {_left(first, last, now)}"
-    return RescueOffer(RescueWay.RELAUNCH, said, is_open=True, first=first, last=last)
+        why = "It is not proven yet that its worker is gone: it can be retried as soon as it is."
+        return RescueOffer(RescueWay.RETRY, f"{why} {_left(first, last, now)}", first=first, last=last)
+    said = f"It can be retried before n8n overwrites its data. {_left(first, last, now)}"
+    return RescueOffer(RescueWay.RETRY, said, is_open=True, first=first, last=last)
 
 
 def _end(loss: LostExecutionRecord, now: int, check_interval: int) -> tuple[int | None, int | None]:

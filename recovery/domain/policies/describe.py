@@ -28,7 +28,7 @@ class PolicyTerm:
 
 def policy_terms(found: ResolvedPolicy, now: int) -> tuple[PolicyTerm, ...]:
     """Returns the terms of a policy: first what scanners may do, then the rules of auto-retry."""
-    return (*(_duty(found, scanner, now) for scanner in PolicyScanner), *_relaunching(found, now))
+    return (*(_duty(found, scanner, now) for scanner in PolicyScanner), *_auto_retry_terms(found, now))
 
 
 def policy_settings(policy: Policy) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def _merged(said: Mapping[str, PolicyValueOrigin], now: int) -> str:
     return "; ".join([*told, f"{_OTHERS}: by default"] if PolicyValueOrigin() in by_origin else told)
 
 
-def _relaunching(found: ResolvedPolicy, now: int) -> Iterator[PolicyTerm]:
+def _auto_retry_terms(found: ResolvedPolicy, now: int) -> Iterator[PolicyTerm]:
     policy = found.policy
     for name, backoff in (*sorted(policy.backoffs.by_name.items()), (ANY, policy.backoffs.default)):
         others = "all others" if policy.backoffs.by_name else "all jobs"

@@ -90,7 +90,7 @@ class CircuitBreaker:
         most = OUT_LIMIT if len(self._counted(now)) >= ENOUGH else ENOUGH
         return max(0, most - len(self._out(now)))
 
-    def relaunched(self, id: str, now: int, failed_at: int = 0) -> CircuitBreaker:
+    def retried(self, id: str, now: int, failed_at: int = 0) -> CircuitBreaker:
         """Records an auto-retry, before the job is retried. Settle an earlier one first: its failure counts too."""
         probes = self.stage(now) is BreakerStage.HALF_OPEN and not self._is_probed(now)
         others = tuple(out for out in self._out(now) if out.id != id)

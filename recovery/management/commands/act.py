@@ -77,8 +77,10 @@ class Command(BaseCommand):
             "--force", action="store_true", help="also when the job is quarantined or its worker is still connected"
         )
         parser.add_argument("--consent", action="store_true", help="n8n: the workflow may run twice")
-        parser.add_argument("--mark", action="store_true", help="relaunch: mark it as crashed first")
-        parser.add_argument("--latest", action="store_true", help="relaunch, rescue: with the currently saved workflow")
+        parser.add_argument("--mark", action="store_true", help="retry-execution: mark it as crashed first")
+        parser.add_argument(
+            "--latest", action="store_true", help="retry-execution, rescue: with the currently saved workflow"
+        )
         parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
         parser.add_argument("--json", action="store_true", help="print JSON")
         parser.add_argument("--requeue", action="store_true", help="release: and back to wait at once")

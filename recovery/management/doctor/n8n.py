@@ -43,7 +43,7 @@ def _key(about: str, one: N8nInstallation) -> DoctorFinding:
     if not found.trouble:
         return good(about, f"{one.api} accepts the API key for a retry ({api_client.SCOPE}).")
     tell = wrong if found.is_wrong else warning
-    return tell(about, f"{one.api}: {found.trouble}", "Until this is fixed, no execution can be relaunched from here.")
+    return tell(about, f"{one.api}: {found.trouble}", "Until this is fixed, no execution can be retried from here.")
 
 
 def _processes(about: str, registry: ConnectionRegistry, one: N8nInstallation) -> Iterator[DoctorFinding]:

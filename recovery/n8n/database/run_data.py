@@ -114,7 +114,7 @@ def restore(wire: SqlClient, tables: N8nTables, n8n: N8nInstallation, execution:
         if not rows:
             return "n8n has deleted its data."
         if len(rows[0][0]) > run_data_inspection.LIMIT or run_data_inspection.has_stack(rows[0][0]) is not False:
-            return "n8n still has its data: relaunch it."
+            return "n8n still has its data: retry it."
         session.change(f'UPDATE {table} SET data = %s WHERE "executionId" = %s', (text, int(execution.id)))  # noqa: S608
     return ""
 

@@ -200,7 +200,8 @@ def done_since(looked_at: int, jobs: Iterable[JobRef]) -> dict[JobRef, Completed
         # A job that stays in its list may have been read after the action, and is then shown as it was read.
         if row.entry.act not in _STAYING or row.entry.at >= looked_at:
             job = wanted[row.deployment, row.base, row.job]
-            found[job] = CompletedAction(row.entry_id, row.entry.at, Action(row.entry.act), row.entry.actor)
+            act = Action(former_names.present(row.entry.act, former_names.ACTS))
+            found[job] = CompletedAction(row.entry_id, row.entry.at, act, row.entry.actor)
     return found
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from recovery.config import Config
-from recovery.domain.auto_retry.rules import CAP_WINDOW, RELAUNCH_CAP
+from recovery.domain.auto_retry.rules import CAP_WINDOW, RETRY_CAP
 from recovery.domain.identifiers import JobRef, QueueRef
 from recovery.domain.redaction import redact
 from recovery.domain.safety_limits.circuit_breaker import BreakerStage, CircuitBreaker
@@ -200,7 +200,7 @@ def _breaker(row: BrakeState, breaker: CircuitBreaker, now: int) -> ErrorBreaker
 
 def _capped(place: SafetyLimitScope | None, now: int) -> Iterator[RetryLimitedJob]:
     """Yields jobs at their auto-retry limit. Each retry writes the row, so a row of fewer versions is below it."""
-    rows = limit_rows.rows_of_kind(RETRY_HISTORY, place).filter(at__gt=now - CAP_WINDOW, version__gte=RELAUNCH_CAP)
+    rows = limit_rows.rows_of_kind(RETRY_HISTORY, place).filter(at__gt=now - CAP_WINDOW, version__gte=RETRY_CAP)
     for row in rows.order_by("-at")[:_READ]:
         past = limit_rows.decode_row(RETRY_HISTORY, row).value
         if past.is_capped(now):

@@ -36,7 +36,7 @@ def test_one_killed_beside_a_living_one_is_failed_and_wiped_by_2_and_run_again_b
     n8n.kill("one")
     if n8n.is_two:
         is_failed(n8n, slow, execution)
-        refused = act(site, "relaunch", EXECUTIONS, execution, "--consent", "--force")
+        refused = act(site, "retry-execution", EXECUTIONS, execution, "--consent", "--force")
         assert (refused["outcome"], "without doing anything" in refused["why"]) == ("refused", True), refused
     else:
         until(lambda: slow.runs(execution) == 2, CHECK, "the other one runs it again")

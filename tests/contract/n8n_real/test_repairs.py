@@ -62,7 +62,7 @@ def test_a_killed_workers_execution_is_abandoned_failed_by_a_person_and_an_error
         until(lambda: "abandoned" in (page := browser.get("/stuck").text) and f'/jobs/{job}"' in page, 15, "on /stuck")
         where = f"/act?act=fail&job=main/bull:jobs/{job}"
         dialog = browser.get(where).text
-        assert "nothing is left to retry" in dialog
+        assert "nothing is left to run" in dialog
         sent = {**fields_of(dialog), "step": "confirm", "reason": "its worker was killed", "has_directly": "1"}
         told = browser.post(where, data=sent, headers={"Referer": f"{site.url}{where}"})
     assert told.status_code == 200, told.text[:2000]
@@ -73,14 +73,14 @@ def test_a_killed_workers_execution_is_abandoned_failed_by_a_person_and_an_error
     assert "error" in json.dumps(n8n.rest(f"/executions/{execution}"))
 
 
-def test_what_was_failed_is_not_relaunched_because_n8n_would_run_nothing(
+def test_what_was_failed_is_not_retried_because_n8n_would_run_nothing(
     n8n: RealN8n, site: Site, key: str, worker: str
 ) -> None:
     execution, job = lost(n8n, site)
     done(act(site, "fail", JOBS, job))
     until(lambda: n8n.status(execution) == "error", error_seconds(n8n), "it is an error in n8n")
     n8n.start_worker()
-    refused = act(site, "relaunch", EXECUTIONS, execution, "--consent", "--force")
+    refused = act(site, "retry-execution", EXECUTIONS, execution, "--consent", "--force")
     assert "without doing anything" in refused["why"]
     really = n8n.public(key, "POST", f"/executions/{execution}/retry")
     assert really.status_code == 200
@@ -89,7 +89,7 @@ def test_what_was_failed_is_not_relaunched_because_n8n_would_run_nothing(
 
 def test_one_whose_worker_died_runs_again_before_it_is_failed(n8n: RealN8n, site: Site, worker: str) -> None:
     execution, job = lost(n8n, site)
-    told = act(site, "relaunch", EXECUTIONS, execution, "--consent")
+    told = act(site, "retry-execution", EXECUTIONS, execution, "--consent")
     assert told["outcome"] == "done", told
     made = re.findall(r"execution ([0-9]+)", told["why"])[0]
     assert n8n.rows('SELECT "retryOf" FROM execution_entity WHERE id = %s', int(made)) == [(execution,)]

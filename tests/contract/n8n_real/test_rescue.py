@@ -86,7 +86,7 @@ def test_what_n8n_has_overwritten_is_restored_and_retried_once(
     until(lambda: loss_of(site, execution).get("outcome") == "lost", 60, "it is in the history as lost")
     loss = loss_of(site, execution)
     assert (loss["rescue"], loss["rescue_open"]) == ("restore", True), loss
-    refused = act(site, "relaunch", EXECUTIONS, execution, "--consent", "--force")
+    refused = act(site, "retry-execution", EXECUTIONS, execution, "--consent", "--force")
     assert "without doing anything" in refused["why"]
     told = act(site, "rescue", EXECUTIONS, execution, "--consent")
     assert told["outcome"] == "done", told

@@ -1,4 +1,4 @@
-"""The relaunching of failed jobs, over a real store and a real database, under a clock that the tests move."""
+"""The auto-retrying of failed jobs, over a real store and a real database, under a clock that the tests move."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from recovery.domain.time_units import DAY
 from recovery.models import AuditEntry, Incident
 from recovery.scanners.auto_retry import candidates, queue_run
 from recovery.scanners.auto_retry.scanner import N8N
-from tests.support.stuck.relaunching import ARMED, Relaunching, done, noted
+from tests.support.stuck.auto_retrying import ARMED, AutoRetrying, done, noted
 
 pytestmark = pytest.mark.django_db
 
 
-def test_failed_jobs_go_oldest_first_and_the_audit_names_scanner_and_policy(jobs: Relaunching) -> None:
+def test_failed_jobs_go_oldest_first_and_the_audit_names_scanner_and_policy(jobs: AutoRetrying) -> None:
     jobs.fails("2", ago=3_000_000)
     jobs.fails("1", ago=9_000_000)
     report = jobs.run()
@@ -33,7 +33,7 @@ def test_failed_jobs_go_oldest_first_and_the_audit_names_scanner_and_policy(jobs
     assert entry.reason.startswith("Enabled")
 
 
-def test_by_default_it_says_what_it_would_do_and_does_nothing(make: Callable[..., Relaunching]) -> None:
+def test_by_default_it_says_what_it_would_do_and_does_nothing(make: Callable[..., AutoRetrying]) -> None:
     jobs = make("")
     jobs.fails("1", "2")
     before = jobs.dump()
@@ -44,14 +44,14 @@ def test_by_default_it_says_what_it_would_do_and_does_nothing(make: Callable[...
     assert jobs.pasts() == []
 
 
-def test_asked_to_look_only_it_does_nothing(jobs: Relaunching) -> None:
+def test_asked_to_look_only_it_does_nothing(jobs: AutoRetrying) -> None:
     jobs.fails("1")
     before = jobs.dump()
     assert [find.outcome for find in jobs.run(dry_run=True).finds] == [None]
     assert jobs.dump() == before
 
 
-def test_without_a_note_why_jobs_may_run_twice_it_observes(make: Callable[..., Relaunching]) -> None:
+def test_without_a_note_why_jobs_may_run_twice_it_observes(make: Callable[..., AutoRetrying]) -> None:
     jobs = make('[policy.auto_retry]\nmode = "enabled"')
     jobs.fails("1")
     report = jobs.run()
@@ -74,7 +74,7 @@ def test_without_a_note_why_jobs_may_run_twice_it_observes(make: Callable[..., R
     ],
 )
 def test_what_must_not_go_stays_and_is_said(
-    make: Callable[..., Relaunching], toml: str, fields: dict[str, Any], said: str
+    make: Callable[..., AutoRetrying], toml: str, fields: dict[str, Any], said: str
 ) -> None:
     jobs = make(ARMED + toml)
     jobs.fails("1", **fields)
@@ -87,14 +87,14 @@ def test_what_must_not_go_stays_and_is_said(
     assert said in find.policy
 
 
-def test_a_policy_may_want_failures_to_be_older(make: Callable[..., Relaunching]) -> None:
+def test_a_policy_may_want_failures_to_be_older(make: Callable[..., AutoRetrying]) -> None:
     jobs = make(ARMED + "after = 7200")
     jobs.fails("1", ago=3_600_000)
     jobs.fails("2", ago=7_300_000)
     assert done(jobs.run()) == ["2"]
 
 
-def test_what_somebody_cancelled_or_failed_stays_until_somebody_retries_it(jobs: Relaunching) -> None:
+def test_what_somebody_cancelled_or_failed_stays_until_somebody_retries_it(jobs: AutoRetrying) -> None:
     jobs.fails("1", "2", "3")
     noted(jobs, Action.CANCEL, "1", "3")
     noted(jobs, Action.FAIL, "2")
@@ -102,7 +102,7 @@ def test_what_somebody_cancelled_or_failed_stays_until_somebody_retries_it(jobs:
     assert done(jobs.run()) == ["3"]
 
 
-def test_a_quarantined_job_waits_for_a_person(jobs: Relaunching) -> None:
+def test_a_quarantined_job_waits_for_a_person(jobs: AutoRetrying) -> None:
     jobs.fails("1", "2")
     for number in range(QUARANTINE_AFTER):
         at = jobs.clock() - 3_600_000 * (number + 1)
@@ -114,7 +114,7 @@ def test_a_quarantined_job_waits_for_a_person(jobs: Relaunching) -> None:
     assert "only a person can retry it" in report.finds[-1].policy
 
 
-def test_a_quarantined_job_is_known_before_its_last_incident_is_closed(jobs: Relaunching) -> None:
+def test_a_quarantined_job_is_known_before_its_last_incident_is_closed(jobs: AutoRetrying) -> None:
     """Its library failed it a moment ago, and the watch has not looked since."""
     jobs.fails("1", "2", "3")
     for job, proven in (("1", True), ("2", False)):
@@ -133,7 +133,7 @@ def test_a_quarantined_job_is_known_before_its_last_incident_is_closed(jobs: Rel
     assert done(jobs.run()) == ["3"]
 
 
-def test_malformed_jobs_stay(make: Callable[..., Relaunching], tmp_path: Path) -> None:
+def test_malformed_jobs_stay(make: Callable[..., AutoRetrying], tmp_path: Path) -> None:
     (tmp_path / "mail.json").write_text('{"type": "object", "required": ["to"]}')
     jobs = make(f'[[queues]]\nname = "main/bull:mail"\nschema = "{tmp_path / "mail.json"}"\n{ARMED}')
     jobs.fails("1", data='{"to": "ada"}')
@@ -143,7 +143,7 @@ def test_malformed_jobs_stay(make: Callable[..., Relaunching], tmp_path: Path) -
     assert "violates the schema" in report.finds[-1].policy
 
 
-def test_n8n_waits_for_a_person(jobs: Relaunching) -> None:
+def test_n8n_waits_for_a_person(jobs: AutoRetrying) -> None:
     jobs.base, jobs.ref = "bull:jobs", QueueRef("main", "bull:jobs")
     jobs.flavour = LibraryVersion(QueueLibrary.BULL, 4)
     jobs.client.set("bull:jobs:id", 1)
@@ -153,7 +153,7 @@ def test_n8n_waits_for_a_person(jobs: Relaunching) -> None:
     assert jobs.ids(JobState.FAILED) == ["1"]
 
 
-def test_a_deployment_that_is_read_only_is_only_looked_at(make: Callable[..., Relaunching]) -> None:
+def test_a_deployment_that_is_read_only_is_only_looked_at(make: Callable[..., AutoRetrying]) -> None:
     jobs = make(f"read_only = true\n{ARMED}")
     jobs.fails("1")
     report = jobs.run()
@@ -162,11 +162,11 @@ def test_a_deployment_that_is_read_only_is_only_looked_at(make: Callable[..., Re
     assert (report.faults, jobs.pasts()) == ((), [])
 
 
-def test_a_queue_that_is_not_there_is_a_fault(jobs: Relaunching) -> None:
+def test_a_queue_that_is_not_there_is_a_fault(jobs: AutoRetrying) -> None:
     assert jobs.run(queue=QueueRef("main", "bull:other")).faults == ("There is no queue main/bull:other.",)
 
 
-def test_a_quarantined_job_waits_for_a_person_also_after_its_three_days(jobs: Relaunching) -> None:
+def test_a_quarantined_job_waits_for_a_person_also_after_its_three_days(jobs: AutoRetrying) -> None:
     jobs.fails("1", ago=10 * DAY)
     for number in range(QUARANTINE_AFTER):
         at = jobs.clock() - 10 * DAY - 3_600_000 * (number + 1)
@@ -176,7 +176,7 @@ def test_a_quarantined_job_waits_for_a_person_also_after_its_three_days(jobs: Re
     assert done(jobs.run()) == []
 
 
-def test_the_oldest_goes_first_also_when_it_went_before(jobs: Relaunching) -> None:
+def test_the_oldest_goes_first_also_when_it_went_before(jobs: AutoRetrying) -> None:
     jobs.fails("again")
     jobs.works = lambda _: False
     jobs.run()
@@ -188,7 +188,7 @@ def test_the_oldest_goes_first_also_when_it_went_before(jobs: Relaunching) -> No
 
 
 def test_thousands_of_hopeless_jobs_hide_nothing_behind_them(
-    jobs: Relaunching, monkeypatch: pytest.MonkeyPatch
+    jobs: AutoRetrying, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(candidates, "LOOKED", 100)
     monkeypatch.setattr(queue_run, "LOOKED", 100)

@@ -1,4 +1,4 @@
-"""Relaunching with real workers of the real libraries: an upstream that fails and comes back, a scheduler that dies."""
+"""Auto-retries with real workers of the real libraries: an upstream that comes back, a scheduler that dies."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.processes.processes import spawn
 from tests.support.processes.schedulers import migrate
 from tests.support.processes.web_process import ROOT, environ_of
 from tests.support.stores.stores import Store
-from tests.support.stuck.relaunching import ARMED, Relaunching, counted, done, relaunching
+from tests.support.stuck.auto_retrying import ARMED, AutoRetrying, auto_retrying, counted, done
 from tests.support.stuck.watching import now_ms
 from tests.support.waiting import until
 
@@ -43,7 +43,7 @@ SOON = 30.0
 PAUSE_OVER = 7 * 60_000  # ms: a breaker's first pause, with its jitter
 
 
-class Upstream(Relaunching):
+class Upstream(AutoRetrying):
     """The scanner over a real queue. Its clock is the database's, set forward where a test waits for no pause."""
 
     def __init__(self, queues: Store, state: Store, jobs: Queue) -> None:
@@ -86,7 +86,7 @@ def jobs(request: pytest.FixtureRequest, libraries: Fleet, valkey: Store) -> Que
 def upstream(
     jobs: Queue, valkey: Store, state_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Upstream]:
-    with relaunching(valkey, state_store, tmp_path, monkeypatch):
+    with auto_retrying(valkey, state_store, tmp_path, monkeypatch):
         yield Upstream(valkey, state_store, jobs)
 
 

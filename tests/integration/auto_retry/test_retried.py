@@ -1,4 +1,4 @@
-"""How relaunched jobs ended, and what failed jobs say of themselves, as they are read from a real store."""
+"""How auto-retried jobs ended, and what failed jobs say of themselves, as they are read from a real store."""
 
 from __future__ import annotations
 

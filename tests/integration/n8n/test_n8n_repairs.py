@@ -42,7 +42,7 @@ class TestFail:
             foretold = here.look(Action.FAIL, run.job)
             result = here.does(Action.FAIL, run.job)
             assert main.wait() == "error"
-        assert "nothing is left to retry" in foretold.risk
+        assert "nothing is left to run" in foretold.risk
         assert result.outcome is Outcome.DONE
         assert result.why == f"Its execution {run.execution} is error in n8n now."
         assert not here.is_there(run)
@@ -358,7 +358,7 @@ def test_n8ns_queue_is_never_paused(here: Mending) -> None:
 def test_what_is_for_executions_is_not_done_to_jobs(here: Mending) -> None:
     run = here.lost()
     assert here.watch.sees(JOBS, VerdictKind.ABANDONED)
-    for act in (Action.MARK, Action.RELAUNCH):
+    for act in (Action.MARK, Action.RETRY_EXECUTION):
         with pytest.raises(Unsupported):
             runner.perform(ActionCommand(act, JOBS, ADMIN, "wrong", runner.current_jobs(JOBS, (run.job,))))
 

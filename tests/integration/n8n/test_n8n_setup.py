@@ -212,7 +212,7 @@ def test_trying_the_key_runs_nothing(examined: Examined, api: PublicApi) -> None
         ("reset", "closed the connection"),
     ],
 )
-def test_a_key_that_cannot_relaunch_is_wrong(examined: Examined, api: PublicApi, fault: int | str, said: str) -> None:
+def test_a_key_that_cannot_retry_is_wrong(examined: Examined, api: PublicApi, fault: int | str, said: str) -> None:
     if fault == "scope":
         api.scopes = {"execution:read"}
     elif fault not in ("key", "path"):
@@ -222,7 +222,7 @@ def test_a_key_that_cannot_relaunch_is_wrong(examined: Examined, api: PublicApi,
     found = says(report, "n8n", "wrong")
     assert status == 1
     assert said in found
-    assert "no execution can be relaunched" in found
+    assert "no execution can be retried" in found
     assert KEY not in str(report)
 
 

@@ -13,12 +13,12 @@ from dashboard.accounts import failed_logins
 from dashboard.accounts.roles import UserRole
 from recovery import config
 from recovery.actions.audit import audit_log
-from recovery.domain.actions.types import Actor
+from recovery.domain.actions.types import Action, Actor
 from recovery.domain.identifiers import QueueRef
 from recovery.domain.policies.types import ScannerMode
 from recovery.domain.scanners.types import ScannerKind
 from recovery.domain.stuck.types import LossCause, VerdictKind
-from recovery.models import Alert, AuditEntry, Incident, PolicyLayer, ScannerPause, ScanRun
+from recovery.models import Alert, AuditEntry, BulkRun, Incident, PolicyLayer, ScannerPause, ScanRun
 from recovery.reads.audit import queries as book
 from recovery.reads.audit.queries import AuditFilter
 from recovery.reads.policies import queries as policies_queries
@@ -37,6 +37,7 @@ ACTS = {
     "let scanner go on": "resume scanner",
     "release brake": "release safety limit",
     "ledger not changed": "claim not changed",
+    "relaunch": "retry-execution",
 }
 
 
@@ -65,6 +66,12 @@ def test_open_alerts_are_renamed() -> None:
         Alert.objects.create(kind=kind, key="main", words="x", since=1, seen_at=1)
     migrate()
     assert sorted(Alert.objects.values_list("kind", flat=True)) == ["gate", "pause", "quarantine"]
+
+
+def test_a_bulk_run_goes_on_as_the_renamed_action() -> None:
+    BulkRun.objects.create(act="relaunch", deployment="main", base="n8n.executions", actor="{}", created_at=1)
+    migrate()
+    assert Action(BulkRun.objects.get().act) is Action.RETRY_EXECUTION
 
 
 def test_runs_and_pauses_of_a_renamed_scanner_stay_its_own() -> None:

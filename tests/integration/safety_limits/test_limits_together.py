@@ -18,7 +18,7 @@ from tests.support.stores.furnished import KINDS
 LIMIT, TRIES, PROCESSES = 40, 30, 3
 pytestmark = pytest.mark.timeout(180)
 
-# Prints when each relaunch was granted, and how often a job that all of them relaunch was let go.
+# Prints when each auto-retry was granted, and how often a job that all of them auto-retry was let go.
 _SPENDS = f"""
 import json, django
 django.setup()

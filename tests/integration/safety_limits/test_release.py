@@ -16,7 +16,7 @@ from recovery.actions.safety_limits.auto_retry_limits import AutoRetryCandidate,
 from recovery.actions.safety_limits.compare_and_set import swap_one
 from recovery.domain.actions.types import Actor
 from recovery.domain.audit.hash_chain import job_key
-from recovery.domain.auto_retry.rules import RELAUNCH_CAP, RetryHistory
+from recovery.domain.auto_retry.rules import RETRY_CAP, RetryHistory
 from recovery.domain.identifiers import QueueRef
 from recovery.domain.safety_limits.circuit_breaker import ENOUGH, AutoRetryOutcome, BreakerStage, CircuitBreaker
 from recovery.domain.safety_limits.redis_pause import RedisObservation, RedisPause, RedisPauseTrigger
@@ -174,7 +174,7 @@ def test_a_breaker_closes_and_counts_anew(bench: Bench) -> None:
 
 
 def test_a_job_at_its_cap_may_go_again(bench: Bench) -> None:
-    for _ in range(RELAUNCH_CAP):
+    for _ in range(RETRY_CAP):
         auto_retry_limits.admit_retries(MAIL, {"9": AutoRetryCandidate(REFUSED)})
     auto_retry_limits.admit_retries(MAIL, {"8": AutoRetryCandidate(REFUSED)})
     (capped,) = book.limits_of_queue(MAIL, now_ms()).capped
@@ -280,7 +280,7 @@ def test_what_an_error_gives_away_is_read_by_nobody(bench: Bench) -> None:
     at, error = now_ms(), "login as ann password=hunter22"
     open_one = (
         CircuitBreaker.doubtful(error, at)
-        .relaunched("1", at + HOUR)
+        .retried("1", at + HOUR)
         .settled("1", AutoRetryOutcome.FAILED, at + HOUR, error)
     )
     swap_one(BREAKER, SafetyLimitScope.of(MAIL), lambda _, __: open_one, breaker_key(error))

@@ -1,4 +1,4 @@
-"""The brakes of relaunching as the database keeps them: what they grant, what they forget, and how a person lets go."""
+"""The limits of auto-retries in the database: what they grant, what they forget, and how a person lets go."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_budget_that_cannot_be_read_counts_as_used_up_for_a_minute() -> None:
     assert auto_retry_limits.take_budget(MAIL, 10, TEN, NOW + MINUTE + SECOND).count == 10
 
 
-def test_a_budget_that_was_lost_counts_as_used_up_when_the_audit_knows_of_relaunches() -> None:
+def test_a_budget_that_was_lost_counts_as_used_up_when_the_audit_knows_of_auto_retries() -> None:
     def retried(queue: QueueRef, kind: str) -> None:
         order = ActionCommand(
             Action.RETRY, queue, Actor(kind, "auto-retry"), "policy", (ExpectedJob("1", JobState.FAILED),)
@@ -132,7 +132,7 @@ def test_a_failing_upstream_opens_both_and_one_probe_closes_them_again() -> None
 
 
 def test_what_no_breaker_has_room_for_does_not_go_whatever_was_said_before() -> None:
-    """Another one may have relaunched between the look at the room and the note of it."""
+    """Another one may have auto-retried between the look at the room and the note of it."""
     first = auto_retry_limits.admit_retries(MAIL, going(*map(str, range(15))), NOW)
     second = auto_retry_limits.admit_retries(MAIL, going(*map(str, range(100, 115))), NOW)
     assert (len(first), len(second)) == (15, ENOUGH - 15)

@@ -92,7 +92,7 @@ class Mending:
     # -- orders
 
     def order(self, act: Action, *ids: str, **options: Any) -> ActionCommand:
-        of_executions = act in (Action.MARK, Action.RELAUNCH, Action.RESCUE)
+        of_executions = act in (Action.MARK, Action.RETRY_EXECUTION, Action.RESCUE)
         ref = EXECUTIONS if of_executions else JOBS
         windows.forget()
         return ActionCommand(

@@ -1,4 +1,4 @@
-"""Whether a failed job may be relaunched, when, and why not."""
+"""Whether a failed job may be auto-retried, when, and why not."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ def test_a_job_whose_pause_is_over_is_due() -> None:
     assert judged() == RetryDecision(RetryRule.DUE, "It is due now: auto-retry 1 of 3.", NOW - HOUR + 5 * SECOND)
 
 
-def test_each_relaunch_waits_longer_than_the_one_before() -> None:
+def test_each_auto_retry_waits_longer_than_the_one_before() -> None:
     just_now = replace(failing(failed_at=NOW), past=RetryHistory(1, (NOW - HOUR,)))
     assert judged(just_now) == RetryDecision(RetryRule.WAITS, "Auto-retry 2 of 3 is due in 10 s.", NOW + 10 * SECOND)
     assert judged(just_now, now=NOW + 10 * SECOND).is_due
 
 
-def test_after_as_many_relaunches_as_its_policy_allows_a_person_decides() -> None:
+def test_after_as_many_auto_retries_as_its_policy_allows_a_person_decides() -> None:
     used_up = judged(replace(CASE, past=RetryHistory(3)))
     assert (used_up.rule, used_up.at) == (RetryRule.EXHAUSTED, None)
     assert used_up.why == "It was auto-retried 3 times, as often as its policy allows."
 
 
-def test_three_relaunches_in_72_hours_are_the_cap_whatever_the_policy_says() -> None:
+def test_three_auto_retries_in_72_hours_are_the_cap_whatever_the_policy_says() -> None:
     other = replace(failing(name="other"), past=RetryHistory(3, (NOW - 9 * HOUR, NOW - 6 * HOUR, NOW - 3 * HOUR)))
     capped = judged(other)
     assert (capped.rule, capped.at, capped.rule.is_final) == (RetryRule.CAPPED, NOW - 9 * HOUR + CAP_WINDOW, False)
@@ -59,7 +59,7 @@ def test_three_relaunches_in_72_hours_are_the_cap_whatever_the_policy_says() -> 
     assert judged(other, now=NOW - 9 * HOUR + CAP_WINDOW).is_due
 
 
-def test_a_job_that_was_relaunched_too_often_waits_until_fewer_than_three_lie_in_the_window() -> None:
+def test_a_job_that_was_auto_retried_too_often_waits_until_fewer_than_three_lie_in_the_window() -> None:
     times = tuple(NOW - hours * HOUR for hours in (5, 4, 3, 2))
     assert judged(replace(failing(name="other"), past=RetryHistory(4, times))).at == NOW - 4 * HOUR + CAP_WINDOW
 
@@ -88,17 +88,17 @@ def test_an_empty_never_entry_forbids_nothing() -> None:
     assert judged(never=NeverRetry(frozenset(), frozenset({"", "  "}))).is_due
 
 
-def test_a_relaunch_counts_when_the_job_itself_has_forgotten_it() -> None:
+def test_a_auto_retry_counts_when_the_job_itself_has_forgotten_it() -> None:
     past = RetryHistory()
     for hour in range(3):
-        past = past.relaunched(NOW - hour * HOUR)
+        past = past.retried(NOW - hour * HOUR)
     assert judged(replace(failing(name="other", attempts=0, attempts_limit=0), past=past)).rule is RetryRule.CAPPED
 
 
 def test_only_the_last_times_are_kept() -> None:
     past = RetryHistory()
     for at in range(100):
-        past = past.relaunched(at)
+        past = past.retried(at)
     assert (past.made, len(past.at), past.at[-1]) == (100, 10, 99)
 
 
@@ -110,10 +110,10 @@ def test_the_past_survives_the_store_and_junk_is_refused() -> None:
             RetryHistory.from_json(junk)
 
 
-def test_an_id_that_is_used_again_has_its_own_relaunches_and_the_same_cap() -> None:
+def test_an_id_that_is_used_again_has_its_own_auto_retries_and_the_same_cap() -> None:
     past = RetryHistory()
     for hour in (3, 2, 1):
-        past = past.relaunched(NOW - hour * HOUR)
+        past = past.retried(NOW - hour * HOUR)
     assert past.of_life(NOW - 2 * HOUR) == past, "it was added before the last of them"
     assert past.of_life(0) == past
     again = past.of_life(NOW)

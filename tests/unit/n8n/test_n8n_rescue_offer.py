@@ -38,7 +38,7 @@ def offered(now: int = NOW, **changes: object) -> RescueOffer:
 
 def test_while_the_lock_lasts_nothing_is_overwritten_and_a_check_and_a_minute_later_everything_is() -> None:
     found = offered()
-    assert (found.way, found.is_open) == (RescueWay.RELAUNCH, True)
+    assert (found.way, found.is_open) == (RescueWay.RETRY, True)
     assert (found.first, found.last) == (NOW + 40 * SECOND, NOW + 100 * SECOND)
     assert "Possible for 40 s at least and 100 s at most." in found.sentence
 
@@ -62,7 +62,7 @@ def test_where_nobody_notices_it_no_end_is_told(changes: dict[str, object]) -> N
 
 def test_before_it_is_proven_it_is_told_and_not_offered() -> None:
     found = offered(verdict=VerdictKind.LATE, proven_at=None)
-    assert (found.way, found.is_open) == (RescueWay.RELAUNCH, False)
+    assert (found.way, found.is_open) == (RescueWay.RETRY, False)
     assert "not proven yet" in found.sentence
 
 

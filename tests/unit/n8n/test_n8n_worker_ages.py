@@ -34,7 +34,7 @@ def test_a_worker_that_may_be_older_than_it_may_run_it(ages: WorkerAges, said: s
     assert (said in ages.may_run(BEGAN), bool(ages.may_run(BEGAN))) == (True, bool(said))
 
 
-@pytest.mark.parametrize("act", [Action.MARK, Action.RELAUNCH])
+@pytest.mark.parametrize("act", [Action.MARK, Action.RETRY_EXECUTION])
 def test_such_an_execution_is_put_right_with_force_alone(act: Action) -> None:
     running = Execution("51", "wf", "webhook", ExecutionStatus.RUNNING, BEGAN, BEGAN)
     ages = WorkerAges(True, LONG_AGO, LONG_AGO)

@@ -44,7 +44,7 @@ def test_by_default_only_the_stale_check_acts_on_queues_and_the_sweep_on_declare
     assert policy == Policy()
 
 
-def test_relaunching_is_not_armed_without_a_note_why_jobs_may_run_twice() -> None:
+def test_auto_retrying_is_not_armed_without_a_note_why_jobs_may_run_twice() -> None:
     armed = Policy(auto_retry=ScannerPolicy(ScannerMode.ENABLED), idempotency="  ")
     assert not armed.may_act(PolicyScanner.AUTO_RETRY)
     assert armed.words(PolicyScanner.AUTO_RETRY)[0] == NO_NOTE
@@ -85,7 +85,7 @@ def test_each_value_is_merged_alone() -> None:
     assert origins == [PolicySource.DEFAULT, PolicySource.FILE, PolicySource.PAGE]
 
 
-def test_what_must_never_be_relaunched_adds_up() -> None:
+def test_what_must_never_be_auto_retried_adds_up() -> None:
     file = layer(PolicySource.FILE, {("never", "names", "charge"): True})
     page = layer(
         PolicySource.PAGE, {("never", "names", "pay"): True, ("never", "names", "charge"): True}, base="bull:mail"

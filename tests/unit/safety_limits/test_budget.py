@@ -1,4 +1,4 @@
-"""How many jobs of a queue may be relaunched in a minute."""
+"""How many jobs of a queue may be auto-retried in a minute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stops relaunching what fails again."""
+"""Stops auto-retrying what fails again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REFUSED = "connect ECONNREFUSED 10.0.0.7:5432\n    at TCP"
 
 def tried(breaker: CircuitBreaker, ended: list[AutoRetryOutcome], at: int = NOW) -> CircuitBreaker:
     for number, how in enumerate(ended):
-        breaker = breaker.relaunched(f"{at}:{number}", at).settled(f"{at}:{number}", how, at, REFUSED)
+        breaker = breaker.retried(f"{at}:{number}", at).settled(f"{at}:{number}", how, at, REFUSED)
     return breaker
 
 
@@ -35,7 +35,7 @@ def opened() -> CircuitBreaker:
 
 def probing() -> tuple[CircuitBreaker, int]:
     breaker = opened()
-    return breaker.relaunched("probe", breaker.retry_at), breaker.retry_at
+    return breaker.retried("probe", breaker.retry_at), breaker.retry_at
 
 
 def test_it_opens_when_more_than_half_of_twenty_fail_again() -> None:
@@ -85,7 +85,7 @@ def test_a_probe_that_fails_makes_the_next_pause_longer_up_to_the_longest() -> N
     breaker, pauses = opened(), []
     for number in range(12):
         at = breaker.retry_at
-        breaker = breaker.relaunched(f"p{number}", at).settled(f"p{number}", FAILED, at, "still down")
+        breaker = breaker.retried(f"p{number}", at).settled(f"p{number}", FAILED, at, "still down")
         pauses.append(breaker.retry_at - at)
     assert pauses[0] < pauses[1] < pauses[2]
     assert max(pauses) <= PAUSE.longest
@@ -99,12 +99,12 @@ def test_a_probe_of_which_nothing_is_known_is_followed_by_another() -> None:
 
 
 def test_only_the_probe_closes_it_not_a_job_that_went_before_it_opened() -> None:
-    early = tried(CircuitBreaker().relaunched("early", NOW), [FAILED] * ENOUGH)
+    early = tried(CircuitBreaker().retried("early", NOW), [FAILED] * ENOUGH)
     assert early.settled("early", SUCCEEDED, NOW).stage(NOW) is BreakerStage.OPEN
 
 
 def test_what_is_told_twice_counts_once() -> None:
-    once = CircuitBreaker().relaunched("1", NOW).settled("1", FAILED, NOW)
+    once = CircuitBreaker().retried("1", NOW).settled("1", FAILED, NOW)
     assert once.settled("1", FAILED, NOW) == once
     assert once.settled("2", FAILED, NOW) == once
 
@@ -113,7 +113,7 @@ def test_no_more_than_twenty_are_out_before_anything_is_known() -> None:
     breaker = CircuitBreaker()
     for number in range(ENOUGH):
         assert breaker.room(NOW) == ENOUGH - number
-        breaker = breaker.relaunched(str(number), NOW)
+        breaker = breaker.retried(str(number), NOW)
     assert breaker.room(NOW) == 0
     assert tried(breaker, [SUCCEEDED] * ENOUGH).room(NOW) == OUT_LIMIT - ENOUGH
 
@@ -121,12 +121,12 @@ def test_no_more_than_twenty_are_out_before_anything_is_known() -> None:
 def test_a_probe_is_followed_even_when_as_many_as_can_be_are_out() -> None:
     breaker = tried(CircuitBreaker(), [SUCCEEDED] * ENOUGH)
     for number in range(OUT_LIMIT + 5):
-        breaker = breaker.relaunched(str(number), NOW)
+        breaker = breaker.retried(str(number), NOW)
     for number in range(11):
-        breaker = breaker.settled(str(number), FAILED, NOW).relaunched(f"more {number}", NOW)
+        breaker = breaker.settled(str(number), FAILED, NOW).retried(f"more {number}", NOW)
     assert len(breaker.out) == OUT_LIMIT
     at = breaker.retry_at
-    breaker = breaker.relaunched("probe", at)
+    breaker = breaker.retried("probe", at)
     assert (breaker.room(at), len(breaker.out)) == (0, OUT_LIMIT)
     assert breaker.settled("probe", SUCCEEDED, at).stage(at) is BreakerStage.CLOSED
 
@@ -157,12 +157,12 @@ def test_it_says_what_it_knows() -> None:
 def test_what_says_nothing_need_not_be_kept() -> None:
     assert CircuitBreaker("x").is_idle(NOW)
     assert not opened().is_idle(NOW + 2 * COUNTED_FOR)
-    assert not CircuitBreaker().relaunched("1", NOW).is_idle(NOW)
-    assert CircuitBreaker().relaunched("1", NOW).is_idle(NOW + OUT_FOR)
+    assert not CircuitBreaker().retried("1", NOW).is_idle(NOW)
+    assert CircuitBreaker().retried("1", NOW).is_idle(NOW + OUT_FOR)
 
 
 def test_it_survives_the_store_and_junk_is_refused() -> None:
-    for breaker in (CircuitBreaker(), opened(), probing()[0], CircuitBreaker("\udcff").relaunched("\udcfe", NOW)):
+    for breaker in (CircuitBreaker(), opened(), probing()[0], CircuitBreaker("\udcff").retried("\udcfe", NOW)):
         assert CircuitBreaker.from_json(json.loads(json.dumps(breaker.as_json()))) == breaker
     written = opened().as_json()
     for key, junk in {"results": [[1, 1]], "out": [[1, 1]], "opened_at": "x", "trips": -1, "probe": 1}.items():

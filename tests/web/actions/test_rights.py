@@ -29,7 +29,7 @@ EACH = (
     (UserRole.ADMIN, ""),
 )
 # Executions of n8n have pages of their own, and their acts are on single ones.
-ON_PAGES = set(Action) - {Action.RELAUNCH, Action.RESCUE, Action.MARK, Action.RESTORE}
+ON_PAGES = set(Action) - {Action.RETRY_EXECUTION, Action.RESCUE, Action.MARK, Action.RESTORE}
 STATES = (JobState.ACTIVE, JobState.WAITING, JobState.DELAYED, JobState.COMPLETED, JobState.FAILED)
 
 

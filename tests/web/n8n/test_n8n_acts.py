@@ -61,16 +61,16 @@ def offered(page: str, execution: str) -> list[str]:
     return re.findall(r'id="do-[^>]*aria-label="([^"]+)"', row[0])
 
 
-def test_an_orphan_is_failed_first_or_relaunched_before(here: Mending, operator: Client) -> None:
+def test_an_orphan_is_failed_first_or_retried_before(here: Mending, operator: Client) -> None:
     run = here.lost()
     assert offered(table(here, operator), run.execution) == [
-        f"Fail job {run.job}", f"Relaunch execution {run.execution}", f"Requeue job {run.job}",
+        f"Fail job {run.job}", f"Retry execution {run.execution}", f"Requeue job {run.job}",
     ]  # fmt: skip
 
 
 def test_an_execution_without_a_job_is_marked(here: Mending, operator: Client) -> None:
     lost = here.yard.execution("running", ago=MINUTES)
-    assert offered(table(here, operator), lost) == [f"Mark crashed execution {lost}", f"Relaunch execution {lost}"]
+    assert offered(table(here, operator), lost) == [f"Mark crashed execution {lost}", f"Retry execution {lost}"]
 
 
 def test_a_job_that_is_left_is_removed_and_never_failed(here: Mending, operator: Client) -> None:
@@ -105,7 +105,7 @@ def test_the_dialog_names_the_execution_and_marks_it(here: Mending, operator: Cl
 def test_the_dialog_asks_for_consent_and_tells_the_new_execution(here: Mending, operator: Client) -> None:
     run = here.lost()
     here.keeps(run.execution)
-    where = ask("relaunch", run.execution, base="n8n.executions")
+    where = ask("retry-execution", run.execution, base="n8n.executions")
     assert b"The workflow may run twice" in operator.get(where).content
     asked = operator.post(where, {"has_consent": "1", "consent": "on", "step": "look"}).content
     told = confirm(operator, where, asked, has_consent="1", consent="on").content.decode()
@@ -126,7 +126,7 @@ def test_the_page_of_an_execution_as_a_job_leads_to_the_table(here: Mending, ope
         ({"act": "requeue", "all": "orphan"}, [b"every step that already ran will run twice", b'name="consent"']),
         ({"act": "requeue", "all": "orphan"}, [b"Without consent only jobs whose execution has not begun"]),
         ({"act": "retry", "all": "failed"}, [b"Without consent every one of them is refused", b'name="consent"']),
-        ({"act": "fail", "all": "orphan"}, [b"nothing is left to retry"]),
+        ({"act": "fail", "all": "orphan"}, [b"nothing is left to run"]),
         ({"act": "remove", "all": "waiting"}, [b"stays new until"]),
         ({"act": "drain"}, [b"stays new until"]),
     ],
@@ -173,7 +173,7 @@ def test_on_stuck_a_mismatch_has_its_buttons_and_leads_to_the_table(here: Mendin
     page = stuck(here, operator)
     row = re.findall(rf'<a id="execution-{lost}".*?</tr>', page, re.DOTALL)[0]
     assert re.findall(r'id="do-[^>]*aria-label="([^"]+)"', row) == [
-        f"Mark crashed execution {lost}", f"Relaunch execution {lost}",
+        f"Mark crashed execution {lost}", f"Retry execution {lost}",
     ]  # fmt: skip
     assert f'href="/stuck/n8n?execution={lost}">execution {lost} in the table</a>' in row
     assert "back=%2Fstuck" in row
@@ -200,7 +200,7 @@ class TestMany:
         picks = re.findall(r'data-select name="job" value="([^"]+)"', page)
         assert sorted(picks) == [f"main/n8n.executions/{one}" for one in lost]
         assert 'name="act" value="mark-crashed"' in page
-        assert 'name="act" value="relaunch"' in page
+        assert 'name="act" value="retry-execution"' in page
         where = "/act?act=mark-crashed&" + "&".join(f"job={one}" for one in picks)
         asked = operator.get(where).content
         assert b"Mark crashed 3 executions" in asked
@@ -230,14 +230,14 @@ class TestMany:
             assert response.status_code == 400
             assert b"not available for all matching n8n executions" in response.content
 
-    def test_a_relaunch_of_new_ones_asks_for_the_mark(self, here: Mending, lost: list[str], operator: Client) -> None:
+    def test_a_retry_of_new_ones_asks_for_the_mark(self, here: Mending, lost: list[str], operator: Client) -> None:
         for one in lost:
             here.keeps(one)
-        where = "/act?act=relaunch&" + "&".join(f"job=main/n8n.executions/{one}" for one in lost)
+        where = "/act?act=retry-execution&" + "&".join(f"job=main/n8n.executions/{one}" for one in lost)
         assert b"Mark it as crashed first" in operator.get(where).content
         given = {"has_mark": "1", "mark": "on", "has_consent": "1", "consent": "on"}
         asked = operator.post(where, {**given, "step": "look"}).content
-        assert b"Relaunch 3 executions" in asked
+        assert b"Retry 3 executions" in asked
         told = confirm(operator, where, asked, **given).content.decode()
-        assert "3 executions relaunched" in told
+        assert "3 executions retried" in told
         assert {here.yard.status(one) for one in lost} == {"crashed"}

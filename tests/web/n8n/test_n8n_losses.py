@@ -80,7 +80,7 @@ def test_the_page_tells_the_loss_the_way_and_its_time_and_the_button_does_it(
     page = section(operator)
     assert "1 at risk" in page
     assert "&lt;b&gt;Invoices&lt;/b&gt;" in page
-    assert "It can be relaunched before n8n overwrites its data." in page
+    assert "It can be retried before n8n overwrites its data." in page
     assert f"/executions/{run.execution}" in page
     link = re.search(r'href="([^"]+)"[^>]*aria-label="Rescue execution', page)
     assert link
@@ -97,7 +97,7 @@ def test_the_page_tells_the_loss_the_way_and_its_time_and_the_button_does_it(
 
 def test_the_page_of_its_job_says_so_too(here: Mending, run: Run) -> None:
     page = text(browser(person(UserRole.OPERATOR)), f"/queues/main/bull:jobs/jobs/{run.job}")
-    assert "It can be relaunched before n8n overwrites its data." in page
+    assert "It can be retried before n8n overwrites its data." in page
     assert f"Rescue execution {run.execution}" in page
 
 
@@ -111,7 +111,7 @@ def test_its_line_among_the_mismatches_offers_it_first(here: Mending, run: Run) 
         rf'<tr id="pair-{run.execution}-.*?</tr>', text(browser(person(UserRole.OPERATOR)), "/stuck/n8n"), re.DOTALL
     )
     assert row
-    assert "Rescue: It can be relaunched" in row[0]
+    assert "Rescue: It can be retried" in row[0]
     assert re.findall(r'aria-label="(?!Select)(\w+) (?:job|execution)', row[0])[0] == "Rescue"
 
 
@@ -140,7 +140,7 @@ def test_nobody_is_shown_what_was_copied(here: Mending, run: Run, role: UserRole
 def test_the_api_tells_both_moments(here: Mending, run: Run) -> None:
     LostExecution.objects.update(lock_ends_at=shared_clock.now() + 40_000, verdict="worker-lost")
     (loss,) = told(Machine(TokenScope.READ).get("n8n/losses", outcome="at risk"))["losses"]
-    assert (loss["execution"], loss["outcome"], loss["rescue"]) == (run.execution, "at risk", "relaunch")
+    assert (loss["execution"], loss["outcome"], loss["rescue"]) == (run.execution, "at risk", "retry")
     assert loss["rescue_open"]
     assert loss["rescue_last"] - loss["rescue_first"] == 31_000  # a stalled check here takes 1 s, and n8n waits 30
     assert loss["copy_bytes"] > 0

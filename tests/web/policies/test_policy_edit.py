@@ -239,7 +239,7 @@ def test_what_was_typed_is_kept_when_it_is_refused(admin: Client) -> None:
         assert kept in page, kept
 
 
-def test_one_line_is_one_entry_of_what_is_never_relaunched(admin: Client) -> None:
+def test_one_line_is_one_entry_of_what_is_never_auto_retried(admin: Client) -> None:
     fields = {"never.names": " charge \n\nbook\ncharge", "never.signatures": "card declined"}
     page = look(admin, MAIL, **fields)
     save(admin, MAIL, page, **fields)

@@ -1,4 +1,4 @@
-"""What stops the relaunching, over a real store and a real database, under a clock that the tests move."""
+"""What stops the auto-retrying, over a real store and a real database, under a clock that the tests move."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from recovery.reads.auto_retry.outcomes import UNDER_WAY
 from recovery.reads.safety_limits import limit_rows
 from recovery.reads.safety_limits.limit_rows import BREAKER, SafetyLimitScope
 from recovery.scanners.auto_retry.scanner import WELL_AGAIN
-from tests.support.stuck.relaunching import ARMED, Relaunching, done, noted
+from tests.support.stuck.auto_retrying import ARMED, AutoRetrying, done, noted
 
 pytestmark = pytest.mark.django_db
 
 
-def test_no_more_go_at_once_than_can_be_judged(jobs: Relaunching) -> None:
+def test_no_more_go_at_once_than_can_be_judged(jobs: AutoRetrying) -> None:
     jobs.fails(*map(str, range(100)))
     jobs.completes(100_000)
     report = jobs.run()
@@ -32,7 +32,7 @@ def test_no_more_go_at_once_than_can_be_judged(jobs: Relaunching) -> None:
     assert len(jobs.ids(JobState.WAITING)) == ENOUGH
 
 
-def test_a_failing_upstream_opens_the_breaker_which_shows_the_error(jobs: Relaunching) -> None:
+def test_a_failing_upstream_opens_the_breaker_which_shows_the_error(jobs: AutoRetrying) -> None:
     jobs.fails(*map(str, range(100)))
     jobs.completes(100_000)
     jobs.works = lambda _: False
@@ -45,7 +45,7 @@ def test_a_failing_upstream_opens_the_breaker_which_shows_the_error(jobs: Relaun
     assert done(jobs.run()) == []
 
 
-def test_a_probe_that_succeeds_closes_it_and_the_rest_follows(jobs: Relaunching) -> None:
+def test_a_probe_that_succeeds_closes_it_and_the_rest_follows(jobs: AutoRetrying) -> None:
     jobs.fails(*map(str, range(100)))
     jobs.completes(100_000)
     jobs.works = lambda _: False
@@ -65,7 +65,7 @@ def test_a_probe_that_succeeds_closes_it_and_the_rest_follows(jobs: Relaunching)
     assert jobs.ids(JobState.FAILED) == []
 
 
-def test_a_probe_that_fails_makes_the_next_pause_longer(jobs: Relaunching) -> None:
+def test_a_probe_that_fails_makes_the_next_pause_longer(jobs: AutoRetrying) -> None:
     jobs.fails(*map(str, range(60)))
     jobs.completes(100_000)
     jobs.works = lambda _: False
@@ -78,7 +78,7 @@ def test_a_probe_that_fails_makes_the_next_pause_longer(jobs: Relaunching) -> No
     assert done(jobs.run()) == []
 
 
-def test_another_error_is_not_held_by_the_breaker_of_the_first(jobs: Relaunching) -> None:
+def test_another_error_is_not_held_by_the_breaker_of_the_first(jobs: AutoRetrying) -> None:
     """As long as the queue as a whole does not fail."""
     others = ("out of paper", "no ink", "door open", "too hot", "jammed")
     for number in range(60):
@@ -93,7 +93,7 @@ def test_another_error_is_not_held_by_the_breaker_of_the_first(jobs: Relaunching
     assert sum(id.startswith("a") for id in done(report)) < 2 * ENOUGH
 
 
-def test_the_budget_is_never_exceeded_in_any_minute(jobs: Relaunching) -> None:
+def test_the_budget_is_never_exceeded_in_any_minute(jobs: AutoRetrying) -> None:
     jobs.fails(*map(str, range(200)))
     jobs.works = lambda _: True
     report = jobs.run()
@@ -105,7 +105,7 @@ def test_the_budget_is_never_exceeded_in_any_minute(jobs: Relaunching) -> None:
     assert jobs.most_in_a_minute() == FLOOR
 
 
-def test_a_busy_queue_has_a_tenth_of_what_it_completes(jobs: Relaunching) -> None:
+def test_a_busy_queue_has_a_tenth_of_what_it_completes(jobs: AutoRetrying) -> None:
     jobs.fails(*map(str, range(300)))
     jobs.completes(30_000)
     jobs.works = lambda _: True
@@ -113,7 +113,7 @@ def test_a_busy_queue_has_a_tenth_of_what_it_completes(jobs: Relaunching) -> Non
     assert jobs.most_in_a_minute() == 50, jobs.pasts()
 
 
-def test_one_run_takes_no_more_than_its_policy_says(make: Callable[..., Relaunching]) -> None:
+def test_one_run_takes_no_more_than_its_policy_says(make: Callable[..., AutoRetrying]) -> None:
     jobs = make(ARMED.replace("most = 1000", "most = 3"))
     jobs.fails(*map(str, range(9)))
     report = jobs.run()
@@ -122,7 +122,7 @@ def test_one_run_takes_no_more_than_its_policy_says(make: Callable[..., Relaunch
     assert done(jobs.run()) == ["3", "4", "5"]
 
 
-def test_a_job_goes_three_times_and_then_waits_for_days(jobs: Relaunching) -> None:
+def test_a_job_goes_three_times_and_then_waits_for_days(jobs: AutoRetrying) -> None:
     jobs.fails("1")
     jobs.works = lambda _: False
     went = 0
@@ -134,7 +134,7 @@ def test_a_job_goes_three_times_and_then_waits_for_days(jobs: Relaunching) -> No
     assert "3 times within 3 d" in jobs.run().finds[-1].policy
 
 
-def test_an_id_that_is_used_again_is_not_used_up_by_the_job_before_it(make: Callable[..., Relaunching]) -> None:
+def test_an_id_that_is_used_again_is_not_used_up_by_the_job_before_it(make: Callable[..., AutoRetrying]) -> None:
     jobs = make(ARMED + '[policy.backoff."*"]\nattempts = 1')
     jobs.fails("daily")
     assert done(jobs.run()) == ["daily"]
@@ -147,7 +147,7 @@ def test_an_id_that_is_used_again_is_not_used_up_by_the_job_before_it(make: Call
     assert done(jobs.run()) == ["daily"]
 
 
-def test_every_relaunch_of_a_new_life_counts_from_its_beginning(make: Callable[..., Relaunching]) -> None:
+def test_every_auto_retry_of_a_new_life_counts_from_its_beginning(make: Callable[..., AutoRetrying]) -> None:
     jobs = make(ARMED + '[policy.backoff."*"]\nattempts = 2')
     jobs.fails("daily")
     assert done(jobs.run()) == ["daily"]
@@ -163,7 +163,7 @@ def test_every_relaunch_of_a_new_life_counts_from_its_beginning(make: Callable[.
     assert done(jobs.run()) == ["daily"], "its second, not its third"
 
 
-def test_a_store_brake_holds_it_and_says_why(jobs: Relaunching) -> None:
+def test_a_store_brake_holds_it_and_says_why(jobs: AutoRetrying) -> None:
     jobs.fails("1")
     jobs.held = ("The store was started 3 s ago.",)
     report = jobs.run()
@@ -172,7 +172,7 @@ def test_a_store_brake_holds_it_and_says_why(jobs: Relaunching) -> None:
     assert jobs.pasts() == []
 
 
-def test_who_leads_no_more_stops_within_a_step(jobs: Relaunching) -> None:
+def test_who_leads_no_more_stops_within_a_step(jobs: AutoRetrying) -> None:
     jobs.fails(*map(str, range(50)))
 
     def lose(_: str) -> bool:
@@ -184,7 +184,7 @@ def test_who_leads_no_more_stops_within_a_step(jobs: Relaunching) -> None:
     assert len(done(report)) == FLOOR
 
 
-def test_a_pause_counts_within_seconds(jobs: Relaunching) -> None:
+def test_a_pause_counts_within_seconds(jobs: AutoRetrying) -> None:
     jobs.fails(*map(str, range(50)))
 
     def pause(_: str) -> bool:
@@ -197,7 +197,7 @@ def test_a_pause_counts_within_seconds(jobs: Relaunching) -> None:
     assert "paused by ada" in " ".join(report.holds)
 
 
-def test_a_policy_that_is_edited_counts_within_seconds(jobs: Relaunching) -> None:
+def test_a_policy_that_is_edited_counts_within_seconds(jobs: AutoRetrying) -> None:
     jobs.fails(*map(str, range(50)))
 
     def edit(_: str) -> bool:
@@ -210,7 +210,7 @@ def test_a_policy_that_is_edited_counts_within_seconds(jobs: Relaunching) -> Non
 
 
 def test_what_was_refused_counts_neither_in_its_past_nor_in_the_budget(
-    jobs: Relaunching, monkeypatch: pytest.MonkeyPatch
+    jobs: AutoRetrying, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs.fails("1", "2")
 
@@ -229,7 +229,7 @@ def test_what_was_refused_counts_neither_in_its_past_nor_in_the_budget(
 
 
 def test_what_went_stays_spent_when_nobody_can_note_what_stayed(
-    jobs: Relaunching, monkeypatch: pytest.MonkeyPatch
+    jobs: AutoRetrying, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs.fails(*map(str, range(FLOOR)))
     jobs.completes(60 * FLOOR)
@@ -250,7 +250,7 @@ def test_what_went_stays_spent_when_nobody_can_note_what_stayed(
     assert auto_retry_limits.take_budget(jobs.ref, FLOOR, limit(60 * FLOOR), jobs.clock()).count <= 1
 
 
-def test_one_that_failed_otherwise_while_it_waited_for_the_budget_stops_nobody(jobs: Relaunching) -> None:
+def test_one_that_failed_otherwise_while_it_waited_for_the_budget_stops_nobody(jobs: AutoRetrying) -> None:
     ids = [f"{number:02}" for number in range(40)]
     jobs.fails(*ids)
     jobs.works = lambda _: True
@@ -258,7 +258,7 @@ def test_one_that_failed_otherwise_while_it_waited_for_the_budget_stops_nobody(j
     assert sorted(done(jobs.run())) == ids
 
 
-def _fails_otherwise(jobs: Relaunching, id: str) -> None:
+def _fails_otherwise(jobs: AutoRetrying, id: str) -> None:
     """Somebody retried it, and it failed at once."""
     if (
         jobs.client.hget(f"bull:mail:{id}", "failedReason") == b"no route to host"
@@ -268,7 +268,7 @@ def _fails_otherwise(jobs: Relaunching, id: str) -> None:
 
 
 def test_a_scheduler_that_dies_in_the_middle_is_followed_by_one_that_knows_what_went(
-    jobs: Relaunching, monkeypatch: pytest.MonkeyPatch
+    jobs: AutoRetrying, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Right behind the script, before anything of it was written down."""
     jobs.fails("1")
@@ -293,7 +293,7 @@ class Killed(BaseException):
     pass
 
 
-def _killed(jobs: Relaunching, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+def _killed(jobs: AutoRetrying, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
     """The run ends where the audit is to do this."""
 
     def die(*_: object, **__: object) -> int:
@@ -305,7 +305,7 @@ def _killed(jobs: Relaunching, monkeypatch: pytest.MonkeyPatch, at: str) -> None
             jobs.run()
 
 
-def test_what_never_went_is_not_waited_for(jobs: Relaunching, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_never_went_is_not_waited_for(jobs: AutoRetrying, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed between the note and the act: its past counts it, and no breaker does."""
     jobs.fails("1")
 
@@ -322,7 +322,7 @@ def test_what_never_went_is_not_waited_for(jobs: Relaunching, monkeypatch: pytes
     assert len(jobs.pasts()) == 1
 
 
-def test_a_queue_that_is_gone_leaves_nothing_out(jobs: Relaunching) -> None:
+def test_a_queue_that_is_gone_leaves_nothing_out(jobs: AutoRetrying) -> None:
     jobs.fails("1")
     assert done(jobs.run()) == ["1"]
     jobs.client.flushall()
@@ -331,7 +331,7 @@ def test_a_queue_that_is_gone_leaves_nothing_out(jobs: Relaunching) -> None:
     assert auto_retry_limits.unsettled_retries(now=jobs.clock()) == {}
 
 
-def test_what_was_left_over_is_the_first_of_the_next_run(make: Callable[..., Relaunching]) -> None:
+def test_what_was_left_over_is_the_first_of_the_next_run(make: Callable[..., AutoRetrying]) -> None:
     jobs = make(ARMED.replace("most = 1000", "most = 120"))
     ids = [f"{number:03}" for number in range(260)]
     jobs.fails(*ids)
@@ -341,7 +341,7 @@ def test_what_was_left_over_is_the_first_of_the_next_run(make: Callable[..., Rel
     assert went == ids
 
 
-def test_a_store_that_does_not_answer_is_a_fault_and_costs_the_others_nothing(jobs: Relaunching) -> None:
+def test_a_store_that_does_not_answer_is_a_fault_and_costs_the_others_nothing(jobs: AutoRetrying) -> None:
     jobs.fails("1")
     jobs.snapshot = jobs.look()
     jobs.queues.pause()
@@ -351,7 +351,7 @@ def test_a_store_that_does_not_answer_is_a_fault_and_costs_the_others_nothing(jo
     assert jobs.pasts() == []
 
 
-def test_what_was_cancelled_while_it_waited_for_the_budget_stays(jobs: Relaunching) -> None:
+def test_what_was_cancelled_while_it_waited_for_the_budget_stays(jobs: AutoRetrying) -> None:
     ids = [f"{number:02}" for number in range(20)]
     jobs.fails(*ids)
 

@@ -42,7 +42,7 @@ def failed(here: Mending) -> str:
 
 
 def test_the_new_execution_is_told_while_it_still_runs(here: Mending, api: PublicApi, failed: str) -> None:
-    result = here.does(Action.RELAUNCH, failed)
+    result = here.does(Action.RETRY_EXECUTION, failed)
     assert result.outcome is Outcome.DONE
     assert result.why == f"It runs again as execution {api.made[0]}."
     assert here.yard.status(api.made[0]) == "running"
@@ -50,13 +50,13 @@ def test_the_new_execution_is_told_while_it_still_runs(here: Mending, api: Publi
 
 
 def test_the_key_goes_along_and_nothing_else(here: Mending, api: PublicApi, failed: str) -> None:
-    here.does(Action.RELAUNCH, failed)
+    here.does(Action.RETRY_EXECUTION, failed)
     (asked,) = api.asked
     assert (asked.path, asked.headers["x-n8n-api-key"], asked.body) == (f"/api/v1/executions/{failed}/retry", KEY, {})
 
 
 def test_with_the_workflow_as_it_is_saved_now(here: Mending, api: PublicApi, failed: str) -> None:
-    here.does(Action.RELAUNCH, failed, latest=True)
+    here.does(Action.RETRY_EXECUTION, failed, latest=True)
     assert api.asked[0].body == {"loadWorkflow": True}
 
 
@@ -64,24 +64,24 @@ def test_an_execution_that_is_over_before_the_first_look_is_told_too(
     here: Mending, api: PublicApi, failed: str
 ) -> None:
     api.ended.set()
-    assert here.does(Action.RELAUNCH, failed).outcome is Outcome.DONE
+    assert here.does(Action.RETRY_EXECUTION, failed).outcome is Outcome.DONE
 
 
 def test_one_whose_worker_died_takes_consent_and_keeps_its_job(here: Mending, api: PublicApi) -> None:
     run = here.lost()
     here.keeps(run.execution)
-    refused = here.does(Action.RELAUNCH, run.execution)
+    refused = here.does(Action.RETRY_EXECUTION, run.execution)
     assert refused.why.endswith("This needs consent.")
     assert not api.asked
-    assert "fail its job afterwards" in here.look(Action.RELAUNCH, run.execution, consent=True).risk
-    assert here.does(Action.RELAUNCH, run.execution, consent=True).outcome is Outcome.DONE
+    assert "fail its job afterwards" in here.look(Action.RETRY_EXECUTION, run.execution, consent=True).risk
+    assert here.does(Action.RETRY_EXECUTION, run.execution, consent=True).outcome is Outcome.DONE
     assert here.is_there(run)
 
 
 def test_one_that_a_worker_runs_is_refused(here: Mending, api: PublicApi) -> None:
     run = here.held()
     here.keeps(run.execution)
-    assert "A worker runs it" in here.does(Action.RELAUNCH, run.execution, consent=True, force=True).why
+    assert "A worker runs it" in here.does(Action.RETRY_EXECUTION, run.execution, consent=True, force=True).why
     assert not api.asked
 
 
@@ -89,15 +89,15 @@ def test_one_whose_job_waits_is_refused(here: Mending, api: PublicApi) -> None:
     run = here.yard.begin()
     here.yard.started(run)
     here.keeps(run.execution)
-    assert "Its job waits" in here.does(Action.RELAUNCH, run.execution, consent=True).why
+    assert "Its job waits" in here.does(Action.RETRY_EXECUTION, run.execution, consent=True).why
 
 
 def test_one_without_a_job_is_refused_until_half_a_minute_is_over(here: Mending, api: PublicApi) -> None:
     lost = here.yard.execution("running", ago=MINUTES)
     here.keeps(lost)
-    assert "n8n itself waits" in here.does(Action.RELAUNCH, lost, consent=True).why
+    assert "n8n itself waits" in here.does(Action.RETRY_EXECUTION, lost, consent=True).why
     here.seen_alone(lost)
-    assert here.does(Action.RELAUNCH, lost, consent=True).outcome is Outcome.DONE
+    assert here.does(Action.RETRY_EXECUTION, lost, consent=True).outcome is Outcome.DONE
 
 
 @pytest.mark.parametrize(
@@ -106,13 +106,13 @@ def test_one_without_a_job_is_refused_until_half_a_minute_is_over(here: Mending,
 def test_what_n8n_does_not_retry_is_not_asked_for(here: Mending, api: PublicApi, status: str, why: str) -> None:
     other = here.yard.execution(status, ago=MINUTES)
     here.keeps(other)
-    assert why in here.does(Action.RELAUNCH, other, consent=True, force=True).why
+    assert why in here.does(Action.RETRY_EXECUTION, other, consent=True, force=True).why
     assert not api.asked
 
 
 def test_what_n8n_has_written_over_would_run_nothing(here: Mending, api: PublicApi, failed: str) -> None:
     here.keeps(failed, OVERWRITTEN)
-    result = here.does(Action.RELAUNCH, failed, consent=True, force=True)
+    result = here.does(Action.RETRY_EXECUTION, failed, consent=True, force=True)
     assert "a retry would end immediately without doing anything" in result.why
     assert not api.asked
 
@@ -120,7 +120,7 @@ def test_what_n8n_has_written_over_would_run_nothing(here: Mending, api: PublicA
 @pytest.mark.parametrize("kept", ["no JSON", "[]", '["1"]', '[{"executionData":"99"}]', '[{"executionData":"x"}]'])
 def test_what_cannot_be_read_is_said_to_be_unknown(here: Mending, api: PublicApi, failed: str, kept: str) -> None:
     here.keeps(failed, kept)
-    assert "It is unknown" in here.look(Action.RELAUNCH, failed).risk
+    assert "It is unknown" in here.look(Action.RETRY_EXECUTION, failed).risk
 
 
 def test_what_is_new_and_without_a_job_is_marked_first_and_runs_for_the_first_time(
@@ -129,39 +129,39 @@ def test_what_is_new_and_without_a_job_is_marked_first_and_runs_for_the_first_ti
     lost = here.yard.execution("new", ago=MINUTES)
     here.keeps(lost)
     here.seen_alone(lost)
-    assert here.does(Action.RELAUNCH, lost, consent=True).why.endswith("This needs mark.")
-    result = here.does(Action.RELAUNCH, lost, mark=True)
+    assert here.does(Action.RETRY_EXECUTION, lost, consent=True).why.endswith("This needs mark.")
+    result = here.does(Action.RETRY_EXECUTION, lost, mark=True)
     assert result.outcome is Outcome.DONE
     assert result.why == f"Its row is now marked as crashed. It runs again as execution {api.made[0]}."
     assert here.yard.status(lost) == "crashed"
 
 
-def test_what_was_marked_and_not_relaunched_says_both(here: Mending, api: PublicApi) -> None:
+def test_what_was_marked_and_not_retried_says_both(here: Mending, api: PublicApi) -> None:
     lost = here.yard.execution("running", ago=MINUTES)
     here.keeps(lost)
     here.seen_alone(lost)
     api.faults.append(403)
-    assert here.does(Action.RELAUNCH, lost, mark=True).why.endswith("This needs consent.")
-    result = here.does(Action.RELAUNCH, lost, mark=True, consent=True)
+    assert here.does(Action.RETRY_EXECUTION, lost, mark=True).why.endswith("This needs consent.")
+    result = here.does(Action.RETRY_EXECUTION, lost, mark=True, consent=True)
     assert result.outcome is Outcome.REFUSED
     assert result.why.startswith("Its row is now marked as crashed. n8n's API key lacks")
     assert here.yard.status(lost) == "crashed"
 
 
-def test_one_that_has_a_job_is_not_marked_before_a_relaunch(here: Mending, api: PublicApi) -> None:
+def test_one_that_has_a_job_is_not_marked_before_a_retry(here: Mending, api: PublicApi) -> None:
     run = here.lost()
     here.keeps(run.execution)
-    refused = here.does(Action.RELAUNCH, run.execution, consent=True, mark=True)
+    refused = here.does(Action.RETRY_EXECUTION, run.execution, consent=True, mark=True)
     assert refused.why.endswith("exists for it: fail or remove that job.")
     assert (here.yard.status(run.execution), api.asked) == ("running", [])
 
 
 def test_one_that_was_retried_already_takes_force(here: Mending, api: PublicApi, failed: str) -> None:
-    assert here.does(Action.RELAUNCH, failed).outcome is Outcome.DONE
-    refused = here.does(Action.RELAUNCH, failed)
+    assert here.does(Action.RETRY_EXECUTION, failed).outcome is Outcome.DONE
+    refused = here.does(Action.RETRY_EXECUTION, failed)
     assert refused.why.startswith(f"It was retried already, as execution {api.made[0]}")
     assert refused.why.endswith("This needs force.")
-    assert here.does(Action.RELAUNCH, failed, force=True).outcome is Outcome.DONE
+    assert here.does(Action.RETRY_EXECUTION, failed, force=True).outcome is Outcome.DONE
     assert len(api.made) == 2
 
 
@@ -177,7 +177,7 @@ class TestManyInABulkRun:
         return found
 
     def ordered(self, here: Mending, lost: list[str]) -> BulkRun:
-        return bulk_runs.order(here.order(Action.RELAUNCH, *lost, mark=True, consent=True))
+        return bulk_runs.order(here.order(Action.RETRY_EXECUTION, *lost, mark=True, consent=True))
 
     def worked(self, run: BulkRun) -> BulkRun:
         runner = bulk_runs.BulkRunner(registry.registry())
@@ -191,7 +191,7 @@ class TestManyInABulkRun:
         runner.close()
         return run
 
-    def test_each_is_marked_and_relaunched_once(self, here: Mending, api: PublicApi, lost: list[str]) -> None:
+    def test_each_is_marked_and_retried_once(self, here: Mending, api: PublicApi, lost: list[str]) -> None:
         run = self.worked(self.ordered(here, lost))
         assert (run.status, run.done, run.total) == ("ended", 7, 7)
         assert {here.yard.status(one) for one in lost} == {"crashed"}
@@ -245,7 +245,7 @@ def test_what_n8n_answers_instead_is_told_without_its_secrets(
 ) -> None:
     api.faults.append(fault)
     outcome, why = ANSWERS[fault]
-    result = here.does(Action.RELAUNCH, failed)
+    result = here.does(Action.RETRY_EXECUTION, failed)
     assert result.outcome is outcome
     assert why in result.why
     assert "s3cr3t" not in result.why
@@ -258,7 +258,7 @@ def test_the_library_s_line_of_the_request_is_not_in_the_log(
     """A command's stderr is the log."""
     caplog.set_level(logging.INFO)
     api.faults.append(401)
-    here.does(Action.RELAUNCH, failed)
+    here.does(Action.RETRY_EXECUTION, failed)
     assert [record.getMessage() for record in caplog.records if record.name.startswith("http")] == []
 
 
@@ -267,7 +267,7 @@ def test_one_that_says_nothing_is_left_and_the_outcome_is_unknown(
 ) -> None:
     monkeypatch.setattr(api_client, "SECONDS", 1.0)
     api.faults.append(HANG)
-    result = here.does(Action.RELAUNCH, failed)
+    result = here.does(Action.RETRY_EXECUTION, failed)
     assert result.outcome is Outcome.UNKNOWN
     assert "within 1 s" in result.why or "in time" in result.why
 
@@ -280,7 +280,7 @@ def test_where_nobody_listens_nothing_was_begun(
     ) as here:
         failed = yard.execution("error", ago=MINUTES, stopped=MINUTES)
         here.keeps(failed)
-        result = here.does(Action.RELAUNCH, failed)
+        result = here.does(Action.RETRY_EXECUTION, failed)
     assert (result.outcome, result.why) == (Outcome.REFUSED, "n8n cannot be reached: connection refused.")
 
 
@@ -290,7 +290,7 @@ def test_another_key_is_refused_by_n8n(
     with mending(yard, state_store, tmp_path, monkeypatch, more=f'api = "{api.url}"\napi_key = "other"') as here:
         failed = yard.execution("error", ago=MINUTES, stopped=MINUTES)
         here.keeps(failed)
-        assert "does not accept our API key" in here.does(Action.RELAUNCH, failed).why
+        assert "does not accept our API key" in here.does(Action.RETRY_EXECUTION, failed).why
 
 
 def test_without_a_key_it_is_not_even_asked(
@@ -299,7 +299,7 @@ def test_without_a_key_it_is_not_even_asked(
     with mending(yard, state_store, tmp_path, monkeypatch, more=f'api = "{api.url}"') as here:
         failed = yard.execution("error", ago=MINUTES, stopped=MINUTES)
         here.keeps(failed)
-        assert "No API key of n8n is configured" in here.does(Action.RELAUNCH, failed).why
+        assert "No API key of n8n is configured" in here.does(Action.RETRY_EXECUTION, failed).why
     assert not api.asked
 
 
@@ -319,6 +319,6 @@ def test_tls_is_trusted_as_configured(
     with mending(yard, state_store, tmp_path, monkeypatch, more=more) as here:
         failed = yard.execution("error", ago=MINUTES, stopped=MINUTES)
         here.keeps(failed, KEPT)
-        result = here.does(Action.RELAUNCH, failed)
+        result = here.does(Action.RETRY_EXECUTION, failed)
     assert result.outcome is (Outcome.DONE if is_trusted else Outcome.REFUSED)
     assert is_trusted or "certificate was rejected" in result.why

@@ -1,4 +1,4 @@
-"""Relaunching under a clock of its own: whoever waits makes it later, and a test says what happens meanwhile."""
+"""AutoRetrying under a clock of its own: whoever waits makes it later, and a test says what happens meanwhile."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Clock:
         self._meanwhile()
 
 
-class Relaunching(Bench):
+class AutoRetrying(Bench):
     """The queue `bull:mail`, the scanner, and workers that are moved by hand."""
 
     def __init__(self, queues: Store, state: Store, **settings: Any) -> None:
@@ -95,7 +95,7 @@ class Relaunching(Bench):
         counted(self.client, self.base, self.clock(), count)
 
     def pasts(self, queue: QueueRef | None = None) -> list[int]:
-        """When each relaunch was kept, of all jobs."""
+        """When each auto-retry was kept, of all jobs."""
         rows = BrakeState.objects.filter(kind=RETRY_HISTORY.name)
         return sorted(at for row in rows for at in RetryHistory.from_json(json.loads(row.state)).at)
 
@@ -129,9 +129,9 @@ class Relaunching(Bench):
 
 
 @contextmanager
-def relaunching(
+def auto_retrying(
     queues: Store, state: Store, directory: Path, patch: pytest.MonkeyPatch, toml: str = ARMED
-) -> Iterator[Relaunching]:
+) -> Iterator[AutoRetrying]:
     config_of(directory, state, {"main": queues})
     path = directory / "unstall.toml"
     path.write_text(path.read_text() + "\n" + toml)
@@ -139,7 +139,7 @@ def relaunching(
     registry.reset()
     windows.forget()
     bullmq(queues.client, "bull:mail")
-    yield Relaunching(queues, state)
+    yield AutoRetrying(queues, state)
     registry.reset()
 
 
