@@ -73,7 +73,7 @@ class ActionRefusal:
 class ActionPreview:
     """Everything that the dialog shows, and the orders behind it. `missing`: jobs that do not exist any more."""
 
-    wish: ActionRequest
+    asked: ActionRequest
     orders: tuple[ActionCommand, ...]
     previews: tuple[ActionDryRun, ...]  # one per order, unless all of a list is meant
     at: int  # ms
@@ -85,7 +85,7 @@ class ActionPreview:
 
     @property
     def entry(self) -> ActionSpec:
-        return ENTRIES[self.wish.act]
+        return ENTRIES[self.asked.act]
 
     @property
     def of_rows(self) -> bool:
@@ -94,7 +94,7 @@ class ActionPreview:
 
     @property
     def effect(self) -> str:
-        return catalog.effect(self.wish.act, of_rows=self.of_rows)
+        return catalog.effect(self.asked.act, of_rows=self.of_rows)
 
     @property
     def options(self) -> ActionOptions:
@@ -112,7 +112,7 @@ class ActionPreview:
 
     @property
     def is_all(self) -> bool:
-        return self.wish.every is not None
+        return self.asked.every is not None
 
     @property
     def size(self) -> int | None:
@@ -149,8 +149,8 @@ class ActionPreview:
             for one in preview.judgements
             if one.effects.affected
         }
-        every = self.wish.every_written
-        return confirmation.make_digest(self.wish.act, self.orders, self.allowed, every, self.at, others=others)
+        every = self.asked.every_written
+        return confirmation.make_digest(self.asked.act, self.orders, self.allowed, every, self.at, others=others)
 
     # -- in words
 
@@ -158,8 +158,8 @@ class ActionPreview:
     def title(self) -> str:
         if self.is_on_queue:
             return f"{self.entry.label} the queue"
-        if self.wish.every:
-            return f"{self.entry.label} {_all(self.wish.every, self.every)} in"
+        if self.asked.every:
+            return f"{self.entry.label} {_all(self.asked.every, self.every)} in"
         count = len(self.allowed) or sum(len(order.jobs) for order in self.orders) + len(self.missing)
         where = "" if self.queue else f" {len(self.orders)} queues"
         return f"{self.entry.label} {self.entry.counted(count)} in{where}"
@@ -221,7 +221,7 @@ class ActionPreview:
         if not self.can_go:
             return ()
         told = dict.fromkeys((*self.of_list.risks, *(preview.risk for preview in self.previews if preview.risk)))
-        return tuple(told) or (_PLAIN_RISK.get(self.wish.act, _NO_RISK),)
+        return tuple(told) or (_PLAIN_RISK.get(self.asked.act, _NO_RISK),)
 
     @property
     def needs(self) -> frozenset[str]:
@@ -262,7 +262,7 @@ class ActionPreview:
 
 
 def preview_action(
-    wish: ActionRequest,
+    asked: ActionRequest,
     actor: Actor,
     options: ActionOptions,
     reason: str,
@@ -274,28 +274,30 @@ def preview_action(
 
     `among`: of all that match a filter, only those are meant that were shown.
     """
-    if wish.matching is not None:
-        wanted = ActionCommand(wish.act, QueueRef("", ""), actor, reason, options=options)
-        return _on_matching(wish, filter_selection.select_matching(wanted, wish.matching, among), now)
-    if wish.queue is not None and not wish.jobs:
-        order = ActionCommand(wish.act, wish.queue, actor, reason, options=_cleaned(wish.act, options))
-        return _on_all(wish, order, now) if wish.every else ActionPreview(wish, (order,), (runner.preview(order),), now)
-    if len(wish.jobs) > 1:  # of several queues, each may have only one
-        entry = ENTRIES[wish.act]
+    if asked.matching is not None:
+        wanted = ActionCommand(asked.act, QueueRef("", ""), actor, reason, options=options)
+        return _on_matching(asked, filter_selection.select_matching(wanted, asked.matching, among), now)
+    if asked.queue is not None and not asked.jobs:
+        order = ActionCommand(asked.act, asked.queue, actor, reason, options=_cleaned(asked.act, options))
+        return (
+            _on_all(asked, order, now) if asked.every else ActionPreview(asked, (order,), (runner.preview(order),), now)
+        )
+    if len(asked.jobs) > 1:  # of several queues, each may have only one
+        entry = ENTRIES[asked.act]
         runner.require(actor, f"{entry.label} of more than one job", entry.right(many=True))
-    found, missing = _looked(wish)
+    found, missing = _looked(asked)
     orders = {
-        ref: ActionCommand(wish.act, ref, actor, reason, tuple(map(ExpectedJob.of, rows)), options)
+        ref: ActionCommand(asked.act, ref, actor, reason, tuple(map(ExpectedJob.of, rows)), options)
         for ref, rows in found.items()
     }
     previews = tuple(runner.preview(order, found[ref]) for ref, order in orders.items())
-    return ActionPreview(wish, tuple(orders.values()), previews, now, missing)
+    return ActionPreview(asked, tuple(orders.values()), previews, now, missing)
 
 
-def _on_matching(wish: ActionRequest, found: filter_selection.FilterSelection, now: int) -> ActionPreview:
+def _on_matching(asked: ActionRequest, found: filter_selection.FilterSelection, now: int) -> ActionPreview:
     previews = tuple(part.preview for part in found.parts if part.preview)
     return ActionPreview(
-        wish,
+        asked,
         tuple(preview.order for preview in previews),
         previews,
         now,
@@ -307,15 +309,15 @@ def _on_matching(wish: ActionRequest, found: filter_selection.FilterSelection, n
     )
 
 
-def _on_all(wish: ActionRequest, order: ActionCommand, now: int) -> ActionPreview:
+def _on_all(asked: ActionRequest, order: ActionCommand, now: int) -> ActionPreview:
     """Previews an action on a whole list, as far as known at once: the scheduler gathers and checks it by chunks."""
     entry = ENTRIES[order.act]
     runner.require(order.actor, f"{entry.label} of a whole list", entry.right(many=True))
     queue = job_lists.locate(order.queue, state_cache.newest_snapshot())
-    if reason := operators.refusals(queue.flavour).get(wish.act):
+    if reason := operators.refusals(queue.flavour).get(asked.act):
         raise Unsupported(reason)
-    of_list = judge_list(order.act, order.queue, queue.flavour, order.options, wish.every)
-    return ActionPreview(wish, (order,), (), now, every=_count(queue, wish.every), of_list=of_list)
+    of_list = judge_list(order.act, order.queue, queue.flavour, order.options, asked.every)
+    return ActionPreview(asked, (order,), (), now, every=_count(queue, asked.every), of_list=of_list)
 
 
 def refusals(told: Iterable[tuple[str, str]]) -> tuple[ActionRefusal, ...]:
@@ -341,13 +343,13 @@ def allowed_orders(proposal: ActionPreview) -> tuple[ActionCommand, ...]:
     return tuple(order for order in kept if order.jobs)
 
 
-def _looked(wish: ActionRequest) -> tuple[dict[QueueRef, list[JobRow]], tuple[JobRef, ...]]:
+def _looked(asked: ActionRequest) -> tuple[dict[QueueRef, list[JobRow]], tuple[JobRef, ...]]:
     """Reads each job once, so that the rows stand for what an order names."""
     found: dict[QueueRef, list[JobRow]] = {}
     missing: list[JobRef] = []
-    for ref, named in wish.queues.items():
+    for ref, named in asked.queues.items():
         queue, ids = job_lists.locate(ref, state_cache.newest_snapshot()), list(dict.fromkeys(named))
-        place = wish.place or _PLACES.get(wish.act, JobState.WAITING)
+        place = asked.place or _PLACES.get(asked.act, JobState.WAITING)
         rows = queue.rows([(id, place) for id in ids], by_script=True)
         missing += [ref.job(id) for id, row in zip(ids, rows, strict=True) if row is None]
         if there := [row for row in rows if row is not None]:

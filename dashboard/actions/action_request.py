@@ -58,7 +58,7 @@ class ActionRequest:
             raise InvalidRequest(f"The selection has more than {JOBS_LIMIT} jobs. Select all that match instead.")
         matching = _matching(asked)
         queue, every = ("", "") if matching is not None else (str(asked.get("queue", "")), str(asked.get("all", "")))
-        wish = cls(
+        made = cls(
             act=_one(Action, asked.get("act", ""), "Unknown action."),
             jobs=jobs,
             queue=_queue(queue) if queue else None,
@@ -67,8 +67,8 @@ class ActionRequest:
             back=_back(asked.get("back", "")),
             matching=matching,
         )
-        wish._check()
-        return wish
+        made._check()
+        return made
 
     def _check(self) -> None:
         if self.matching is None and not (self.jobs or self.queue):

@@ -44,7 +44,7 @@ class ActionResultMessage:
 
 def carry_out(proposal: ActionPreview, until: int) -> ActionResultMessage:
     """Carries out an action. `until`: jobs that came later than this are left out. Raises what the engine raises."""
-    every = proposal.wish.every
+    every = proposal.asked.every
     if every is not None:
         selection = BulkSelection.all(every.value, until)
         return _ordered(proposal, tuple(bulk_runs.order(order, selection) for order in proposal.orders))
@@ -54,7 +54,7 @@ def carry_out(proposal: ActionPreview, until: int) -> ActionResultMessage:
     is_alone = len(orders) == 1
     results = [(order, result) for order in orders for result in _performed(order, is_alone=is_alone)]
     windows.forget()  # the next page shows what was done
-    return result_message(proposal.wish.act, results, is_on_queue=proposal.is_on_queue)
+    return result_message(proposal.asked.act, results, is_on_queue=proposal.is_on_queue)
 
 
 def _performed(order: ActionCommand, *, is_alone: bool) -> tuple[JobResult, ...]:

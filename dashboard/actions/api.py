@@ -250,7 +250,7 @@ def parse_queue(written: str) -> QueueRef:
 
 def current_jobs(queue: QueueRef, jobs: list[ActionJob]) -> tuple[actions_types.ExpectedJob, ...]:
     """Returns the jobs as the client saw them, those without `seen` as they are now, in the order of the request."""
-    found = {id: wish.seen for id, wish in ((job_id(wish.id), wish) for wish in jobs)}
+    found = {id: asked.seen for id, asked in ((job_id(asked.id), asked) for asked in jobs)}
     looked = {seen.id: seen for seen in _look(queue, tuple(id for id, seen in found.items() if seen is None))}
     return tuple(looked.get(id) or _whole(id, seen) for id, seen in found.items())
 

@@ -35,8 +35,8 @@ _NO_REASON = "Enter a reason. It is recorded in the audit log."
 @needs(UserRole.OPERATOR)
 def act(request: HttpRequest) -> HttpResponse:
     try:
-        wish = ActionRequest.of(request.GET)
-        options = action_request.options(wish.act, request.POST, shown=request.method == "POST")
+        asked = ActionRequest.of(request.GET)
+        options = action_request.options(asked.act, request.POST, shown=request.method == "POST")
     except InvalidRequest as wrong:
         return render_error(
             request, ErrorPage(400, "This cannot be done", str(wrong), link=reverse("stuck"), link_text="Stuck")
@@ -44,12 +44,12 @@ def act(request: HttpRequest) -> HttpResponse:
     actor, reason, now = actors.actor_from_request(request), _reason(request), shared_clock.now()
 
     def look(among: Collection[str] | None = None) -> ActionPreview:
-        return action_preview.preview_action(wish, actor, options, reason, now, among=among)
+        return action_preview.preview_action(asked, actor, options, reason, now, among=among)
 
     if request.method != "POST" or request.POST.get("step") != "confirm":
         proposal = look()
-        return _password(request, wish) if _needs_password(request, proposal) else _ask(request, proposal)
-    return _confirmed(request, wish, look)
+        return _password(request, asked) if _needs_password(request, proposal) else _ask(request, proposal)
+    return _confirmed(request, asked, look)
 
 
 def _needs_password(request: HttpRequest, proposal: ActionPreview) -> bool:
@@ -57,12 +57,12 @@ def _needs_password(request: HttpRequest, proposal: ActionPreview) -> bool:
     return bool(proposal.word) and proposal.entry.tone == "danger" and not reauthentication.is_recent(request)
 
 
-def _password(request: HttpRequest, wish: ActionRequest) -> HttpResponse:
+def _password(request: HttpRequest, asked: ActionRequest) -> HttpResponse:
     here = request.get_full_path()
-    return reauthentication.ask(request, here if len(here) < ADDRESS_LIMIT else back(wish))
+    return reauthentication.ask(request, here if len(here) < ADDRESS_LIMIT else back(asked))
 
 
-def _confirmed(request: HttpRequest, wish: ActionRequest, look: Callable[..., ActionPreview]) -> HttpResponse:
+def _confirmed(request: HttpRequest, asked: ActionRequest, look: Callable[..., ActionPreview]) -> HttpResponse:
     """Performs the action if the token is valid and nothing differs from what was shown; else asks again."""
     try:
         shown = confirmation.read(request.user, request.POST.get("token", ""))
@@ -77,7 +77,7 @@ def _confirmed(request: HttpRequest, wish: ActionRequest, look: Callable[..., Ac
     if wrong := _wrong(request, proposal):
         return _ask(request, proposal, errors=wrong)
     if _needs_password(request, proposal):
-        return _password(request, wish)
+        return _password(request, asked)
     outcome = action_results.carry_out(proposal, shown.at)
     return _told(request, proposal, outcome)
 
@@ -99,9 +99,9 @@ def _ask(
     moved = moved or []
     options = proposal.options
     context = {
-        "wish": proposal.wish,
+        "asked": proposal.asked,
         "proposal": proposal,
-        "choices": option_fields.choices(proposal.wish.act, options, proposal.needs, of_rows=proposal.of_rows),
+        "choices": option_fields.choices(proposal.asked.act, options, proposal.needs, of_rows=proposal.of_rows),
         "token": confirmation.token(request.user, proposal.shown),
         "reason": request.POST.get("reason", "")[:REASON_LIMIT],
         "word": request.POST.get("word", ""),
@@ -109,7 +109,7 @@ def _ask(
         "moved": moved[:MOVED_SHOWN],
         "more_moved": max(0, len(moved) - MOVED_SHOWN),
         "errors": errors or {},
-        "back": back(proposal.wish),
+        "back": back(proposal.asked),
     }
     # A dialog with errors has status 200 too, because htmx shows only such responses.
     response = render(request, "actions/_dialog.html" if _is_dialog(request) else "actions/page.html", context)
@@ -121,7 +121,7 @@ def _told(request: HttpRequest, proposal: ActionPreview, outcome: action_results
     """Shows the result: a toast if all went well, progress for many jobs, a page of its own without scripts."""
     if outcome.runs and not _is_dialog(request) and len(outcome.runs) == 1:
         return redirect("bulk", outcome.runs[0].pk)
-    context: dict[str, Any] = {"outcome": outcome, "back": back(proposal.wish)}
+    context: dict[str, Any] = {"outcome": outcome, "back": back(proposal.asked)}
     if not _is_dialog(request):
         return render(request, "actions/outcome.html", context)
     if outcome.is_plain:
@@ -131,11 +131,11 @@ def _told(request: HttpRequest, proposal: ActionPreview, outcome: action_results
     return render(request, "actions/_done.html", context)
 
 
-def back(wish: ActionRequest) -> str:
+def back(asked: ActionRequest) -> str:
     """Returns the URL the user came from, or that of the nearest page."""
-    if wish.back:
-        return wish.back
-    queues = [*wish.queues, *([wish.queue] if wish.queue else [])]
+    if asked.back:
+        return asked.back
+    queues = [*asked.queues, *([asked.queue] if asked.queue else [])]
     if len(queues) == 1:
         return reverse("queue", args=[queues[0].deployment, queues[0].base])
     return reverse("stuck")

@@ -59,16 +59,16 @@ class ActionCallbacks:
 NO_CALLBACKS = ActionCallbacks()
 
 
-def perform(order: ActionCommand, scene: ActionContext, callbacks: ActionCallbacks = NO_CALLBACKS) -> Results:
+def perform(order: ActionCommand, context: ActionContext, callbacks: ActionCallbacks = NO_CALLBACKS) -> Results:
     """Performs the action on all jobs. A later chunk's error is the result of jobs not tried; the first's is raised.
 
     Raises Fenced from any chunk, with all results until then.
     """
     results: list[JobResult] = []
-    size = scene.operator.chunk(order.act)
+    size = context.operator.chunk(order.act)
     for start in range(0, len(order.jobs), size):
         try:
-            results += chunk(order, scene, order.jobs[start : start + size], callbacks)
+            results += chunk(order, context, order.jobs[start : start + size], callbacks)
         except Fenced as error:
             rest = _untried(order.jobs[start + size :], error)
             raise Fenced(error.met, (*results, *error.results, *rest)) from None
@@ -86,25 +86,25 @@ def _untried(jobs: Sequence[ExpectedJob], error: Exception) -> list[JobResult]:
 
 
 def chunk(
-    order: ActionCommand, scene: ActionContext, jobs: Sequence[ExpectedJob], callbacks: ActionCallbacks = NO_CALLBACKS
+    order: ActionCommand, context: ActionContext, jobs: Sequence[ExpectedJob], callbacks: ActionCallbacks = NO_CALLBACKS
 ) -> Results:
     """Performs the action on at most as many jobs as the operator takes at once; returns a result each, in order.
 
     Raises NotRecorded and StoreError only while nothing was done, and Fenced with what was.
     """
-    return perform_prechecked(order, scene, precheck.check_jobs(order, scene, jobs, insists=True), callbacks)
+    return perform_prechecked(order, context, precheck.check_jobs(order, context, jobs, insists=True), callbacks)
 
 
 def perform_prechecked(
     order: ActionCommand,
-    scene: ActionContext,
+    context: ActionContext,
     looked: Sequence[PrecheckedJob],
     callbacks: ActionCallbacks = NO_CALLBACKS,
 ) -> Results:
     """Performs the action on jobs that were looked at just now."""
     allowed = tuple(one.judgement.seen for one in looked if one.judgement.is_allowed and one.judgement.seen)
     refused = {one.judgement.id: _refusal(one) for one in looked if not one.judgement.is_allowed}
-    chunk = _Chunk(order, scene, looked, allowed, refused, callbacks)
+    chunk = _Chunk(order, context, looked, allowed, refused, callbacks)
     return chunk.carry_out() if allowed else chunk.results({})
 
 
@@ -113,25 +113,25 @@ class _Chunk:
     """Jobs that were judged, and what becomes of them."""
 
     order: ActionCommand
-    scene: ActionContext
+    context: ActionContext
     looked: Sequence[PrecheckedJob]
     allowed: Sequence[ExpectedJob]
     refused: dict[str, JobResult]
     callbacks: ActionCallbacks
 
     def carry_out(self) -> Results:
-        order, scene = self.order, self.scene
+        order, context = self.order, self.context
         options = precheck.options(order, self.looked)
-        heard = outbox.prepare_calls(registry().config, order, scene.queue, self.allowed)
+        heard = outbox.prepare_calls(registry().config, order, context.queue, self.allowed)
         body, ids = entry_body.intent(order, options, self.looked), [seen.id for seen in self.allowed]
         intent = audit_log.write_intent(order, body, ids, self.callbacks.intended)
-        scene = precheck.with_follow_up_reads(order, scene, self.allowed) if len(ids) <= LOOKED_AFTER else scene
+        context = precheck.with_follow_up_reads(order, context, self.allowed) if len(ids) <= LOOKED_AFTER else context
         try:
-            done = _do(order.act, scene, self.allowed, options)
+            done = _do(order.act, context, self.allowed, options)
         except Exception as error:
             record_outcome(order, intent, _all(self.allowed, Outcome.UNKNOWN, MAYBE_DONE.format(error=repr(error))))
             raise
-        results = self._concluded(intent, done, _after(order, scene, done))
+        results = self._concluded(intent, done, _after(order, context, done))
         outbox.enqueue_calls(heard, order, done)
         if fenced := [one.fenced for one in done if one.fenced is not None]:
             raise Fenced(fenced[0], results)
@@ -155,16 +155,16 @@ class _Chunk:
 
 
 def _do(
-    act: Action, scene: ActionContext, jobs: Sequence[ExpectedJob], options: ActionOptions
+    act: Action, context: ActionContext, jobs: Sequence[ExpectedJob], options: ActionOptions
 ) -> tuple[ScriptOutcome, ...]:
     """Makes the one call that changes something."""
     try:
-        return scene.operator.on_jobs(act, scene.target, jobs, options, precheck.now())
+        return context.operator.on_jobs(act, context.target, jobs, options, precheck.now())
     except Unsupported as error:
         return _all(jobs, Outcome.REFUSED, str(error))
     except (StoreError, redis.RedisError) as error:
-        if _is_denied(error) and scene.target.epoch is not None:
-            _note(scene, error)
+        if _is_denied(error) and context.target.epoch is not None:
+            _note(context, error)
         return _all(jobs, *outcome_of_error(error))
 
 
@@ -182,11 +182,11 @@ def _is_denied(error: Exception) -> bool:
     return isinstance(error, (AccessDenied, redis.exceptions.NoPermissionError)) or _NO_RIGHT in str(error)
 
 
-def _note(scene: ActionContext, error: Exception) -> None:
+def _note(context: ActionContext, error: Exception) -> None:
     """Records the refusal, as predictions of scanners read it: a person touches no fence, and may be allowed more."""
     why = error.reason if isinstance(error, StoreError) else str(error)
     with suppress(ConfigError, StoreError):
-        rights_refusals.note(registry().state(), scene.target.ref, why, was_tried=True)
+        rights_refusals.note(registry().state(), context.target.ref, why, was_tried=True)
 
 
 def record_outcome(  # noqa: PLR0917
@@ -208,17 +208,17 @@ def record_outcome(  # noqa: PLR0917
         return None
 
 
-def _after(order: ActionCommand, scene: ActionContext, done: Sequence[ScriptOutcome]) -> dict[str, JobRow]:
+def _after(order: ActionCommand, context: ActionContext, done: Sequence[ScriptOutcome]) -> dict[str, JobRow]:
     """Reads the changed jobs once more; returns nothing when there are many, or when the store does not answer."""
     changed = [one for one in done if one.outcome is Outcome.DONE and one.state is not None]
     if not changed or len(changed) > LOOKED_AFTER:
         return {}
-    known = scene.target.following.rows() if scene.target.following else {}
+    known = context.target.following.rows() if context.target.following else {}
     found = {one.id: row for one in changed if (row := known.get(one.id))}
     with suppress(StoreError):
         wanted = [(one.id, one.state) for one in changed if one.state is not None and one.id not in known]
         found |= (
-            {row.id: row for row in scene.queue.rows(wanted, by_script=order.epoch is None) if row is not None}
+            {row.id: row for row in context.queue.rows(wanted, by_script=order.epoch is None) if row is not None}
             if wanted
             else {}
         )

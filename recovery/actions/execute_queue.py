@@ -41,13 +41,13 @@ class SweepStep:
     fenced: Rival | None = None  # the rival that it met: no step follows
 
 
-def pause_or_resume(order: ActionCommand, scene: ActionContext) -> JobResult:
+def pause_or_resume(order: ActionCommand, context: ActionContext) -> JobResult:
     """Pauses or resumes the queue. Raises Fenced."""
-    if refusal := _refusal(order, scene):
+    if refusal := _refusal(order, context):
         return refusal
     intent = audit_log.write_intent(order, entry_body.queue_body(order, order.options))
     try:
-        done = scene.operator.on_queue(order.act, scene.target, order.options, precheck.now())
+        done = context.operator.on_queue(order.act, context.target, order.options, precheck.now())
     except Fenced as error:
         record_outcome(order, intent, [ScriptOutcome("", Outcome.REFUSED, str(error))])
         raise
@@ -62,9 +62,9 @@ def pause_or_resume(order: ActionCommand, scene: ActionContext) -> JobResult:
     return JobResult("", done.outcome, done.why, number)
 
 
-def sweep(order: ActionCommand, scene: ActionContext, steps: int = STEPS) -> JobResult:
+def sweep(order: ActionCommand, context: ActionContext, steps: int = STEPS) -> JobResult:
     """Executes steps until nothing is left, or so many; returns one result for all. Raises Fenced with it."""
-    taken = list(_steps(order, scene, steps))
+    taken = list(_steps(order, context, steps))
     result, fenced = _of_all(taken), taken[-1].fenced
     if fenced is not None:
         raise Fenced(fenced, (result,))
@@ -85,16 +85,16 @@ def _of_all(taken: Sequence[SweepStep]) -> JobResult:
     return JobResult("", outcome, why + rest, last.result.audit, can_restore)
 
 
-def step(order: ActionCommand, scene: ActionContext, report: Told | None = None) -> SweepStep:
+def step(order: ActionCommand, context: ActionContext, report: Told | None = None) -> SweepStep:
     """Executes one step of a clean or a drain. Raises NotRecorded and StoreError only while nothing was done."""
-    if refusal := _refusal(order, scene):
+    if refusal := _refusal(order, context):
         return SweepStep(refusal)
     intent = audit_log.write_intent(order, entry_body.queue_body(order, order.options))
     if report:
         report(intent)
     try:
-        removed = scene.operator.take_away(
-            order.act, scene.target, order.options, precheck.now(), budget=_budget(order.options)
+        removed = context.operator.take_away(
+            order.act, context.target, order.options, precheck.now(), budget=_budget(order.options)
         )
     except Unsupported as error:
         return _ended(order, intent, ScriptOutcome("", Outcome.REFUSED, str(error)))
@@ -121,10 +121,10 @@ def sweep_summary(removed: int, skipped: int, lost: int = 0) -> str:
     return ", ".join(parts) + "."
 
 
-def _steps(order: ActionCommand, scene: ActionContext, most: int) -> Iterator[SweepStep]:
+def _steps(order: ActionCommand, context: ActionContext, most: int) -> Iterator[SweepStep]:
     for number in range(most):
         try:
-            done = step(order, scene)
+            done = step(order, context)
         except (StoreError, NotRecorded) as error:
             if not number:
                 raise
@@ -137,8 +137,8 @@ def _steps(order: ActionCommand, scene: ActionContext, most: int) -> Iterator[Sw
         order = next_order(order, done)
 
 
-def _refusal(order: ActionCommand, scene: ActionContext) -> JobResult | None:
-    judgement = judge_queue(order.act, order.queue, scene.queue.flavour, order.options)
+def _refusal(order: ActionCommand, context: ActionContext) -> JobResult | None:
+    judgement = judge_queue(order.act, order.queue, context.queue.flavour, order.options)
     return None if judgement.is_allowed else JobResult("", judgement.outcome, judgement.why)
 
 

@@ -98,7 +98,7 @@ def build_context(ref: QueueRef, act: Action, epoch: int | None = None, installa
 
 def check_jobs(
     order: ActionCommand,
-    scene: ActionContext,
+    context: ActionContext,
     jobs: Sequence[ExpectedJob],
     *,
     insists: bool = False,
@@ -109,20 +109,20 @@ def check_jobs(
     read them.
     """
     if rows is None:
-        rows = scene.queue.rows([(seen.id, seen.state) for seen in jobs], by_script=order.epoch is None)
-    return check_rows(order, scene, jobs, rows, verdicts(order.act, scene, rows, insists=insists))
+        rows = context.queue.rows([(seen.id, seen.state) for seen in jobs], by_script=order.epoch is None)
+    return check_rows(order, context, jobs, rows, verdicts(order.act, context, rows, insists=insists))
 
 
 def check_rows(
     order: ActionCommand,
-    scene: ActionContext,
+    context: ActionContext,
     jobs: Sequence[ExpectedJob],
     rows: Sequence[JobRow | None],
     verdicts: Mapping[str, Verdict],
 ) -> tuple[PrecheckedJob, ...]:
     """Judges jobs whose rows were read just now."""
-    standings = _standings(order.act, scene, rows)
-    effects = _effects(order, scene, rows)
+    standings = _standings(order.act, context, rows)
+    effects = _effects(order, context, rows)
     right = _lacking(order)
     cases = (
         ActionCandidate(
@@ -130,20 +130,20 @@ def check_rows(
         )
         for seen, row in zip(jobs, rows, strict=True)
     )
-    return tuple(_judged(order, scene, case) for case in cases)
+    return tuple(_judged(order, context, case) for case in cases)
 
 
-def with_follow_up_reads(order: ActionCommand, scene: ActionContext, jobs: Sequence[ExpectedJob]) -> ActionContext:
+def with_follow_up_reads(order: ActionCommand, context: ActionContext, jobs: Sequence[ExpectedJob]) -> ActionContext:
     """Returns the context with a read of the jobs behind each script: how it left them, without another round trip.
 
     Not for scanners: of one whose user may run no script the store is to note one refusal, not three.
     """
     if order.act not in _PUT or order.epoch is not None:
-        return scene
+        return context
     place = JobState.WAITING if order.options.requeue else _PUT[order.act]
     wanted = [(seen.id, place) for seen in jobs]
-    following = scene.queue.reader.following(scene.target.wire, scene.queue.ref, wanted)
-    return replace(scene, target=replace(scene.target, following=following))
+    following = context.queue.reader.following(context.target.wire, context.queue.ref, wanted)
+    return replace(context, target=replace(context.target, following=following))
 
 
 def options(order: ActionCommand, judged: Sequence[PrecheckedJob]) -> ActionOptions:
@@ -155,16 +155,18 @@ def options(order: ActionCommand, judged: Sequence[PrecheckedJob]) -> ActionOpti
     return replace(order.options, is_late=is_late, affected=frozenset(affected if shown is None else affected & shown))
 
 
-def _effects(order: ActionCommand, scene: ActionContext, rows: Sequence[JobRow | None]) -> Mapping[str, ActionEffects]:
+def _effects(
+    order: ActionCommand, context: ActionContext, rows: Sequence[JobRow | None]
+) -> Mapping[str, ActionEffects]:
     """Reads the effects on parents and children, of jobs that have some: most have none, and their row says so."""
     if order.act not in _ON_OTHERS:
         return {}
     related = [row for row in rows if row is not None and (row.parent or order.options.children)]
     found: dict[str, ActionEffects] = {}
-    size = scene.operator.chunk(order.act)
+    size = context.operator.chunk(order.act)
     for start in range(0, len(related), size):
         part = [ExpectedJob.of(row) for row in related[start : start + size]]
-        found |= scene.operator.effects(order.act, scene.target, part, order.options)
+        found |= context.operator.effects(order.act, context.target, part, order.options)
     return found
 
 
@@ -192,23 +194,23 @@ def now() -> int:
     return shared_clock.now()
 
 
-def _judged(order: ActionCommand, scene: ActionContext, case: ActionCandidate) -> PrecheckedJob:
-    judgement = judge(order.act, order.queue, scene.queue.flavour, order.options, case)
+def _judged(order: ActionCommand, context: ActionContext, case: ActionCandidate) -> PrecheckedJob:
+    judgement = judge(order.act, order.queue, context.queue.flavour, order.options, case)
     return PrecheckedJob(judgement, case.row, case.verdict, case.standing)
 
 
 def _standings(
-    act: Action, scene: ActionContext, rows: Sequence[JobRow | None]
+    act: Action, context: ActionContext, rows: Sequence[JobRow | None]
 ) -> Mapping[str, ExecutionActionContext]:
     """Returns what n8n's database says of the jobs that exist; nothing of queues that are not n8n's."""
-    queue, ids = scene.queue, [row.id for row in rows if row is not None]
+    queue, ids = context.queue, [row.id for row in rows if row is not None]
     if queue.flavour.library is QueueLibrary.N8N:
         found = action_context.contexts_of_executions(
-            registry(), queue.ref, ids, scene.snapshot, now(), is_rerun=act is Action.RETRY_EXECUTION
+            registry(), queue.ref, ids, context.snapshot, now(), is_rerun=act is Action.RETRY_EXECUTION
         )
         if act is not Action.RESCUE:
             return found
-        return rescue_context.add_rescue_contexts(registry(), queue.ref, found, scene.snapshot, now())
+        return rescue_context.add_rescue_contexts(registry(), queue.ref, found, context.snapshot, now())
     is_its = registry().config.n8n_of(queue.ref) is not None or is_n8n(queue.ref, queue.flavour)
     return (
         action_context.contexts_of_jobs(registry(), queue, ids)
@@ -217,14 +219,16 @@ def _standings(
     )
 
 
-def verdicts(act: Action, scene: ActionContext, rows: Sequence[JobRow | None], *, insists: bool) -> dict[str, Verdict]:
+def verdicts(
+    act: Action, context: ActionContext, rows: Sequence[JobRow | None], *, insists: bool
+) -> dict[str, Verdict]:
     """Returns the verdicts that the action asks for. Raises NotRecorded as `judged` does."""
     there = tuple(row for row in rows if row is not None)
     if act not in _JUDGED or not there:
         return {}
-    found = dict(stuck_queries.verdicts_of_rows(scene.queue, there, scene.snapshot, now(), insists=insists))
+    found = dict(stuck_queries.verdicts_of_rows(context.queue, there, context.snapshot, now(), insists=insists))
     # No worker holds a failed job; its data is checked all the same.
-    return found | stuck_queries.malformed(scene.queue, there) if act is Action.RETRY else found
+    return found | stuck_queries.malformed(context.queue, there) if act is Action.RETRY else found
 
 
 def _newest(now: int) -> Snapshot | None:

@@ -64,14 +64,14 @@ def preview(order: ActionCommand, rows: Sequence[JobRow] | None = None) -> Actio
     """
     order = _permitted(order)
     entry = ENTRIES[order.act]
-    scene = precheck.build_context(order.queue, order.act)
+    context = precheck.build_context(order.queue, order.act)
     if entry.is_for_queue:
         judgements: tuple[ActionPrecheck, ...] = (
-            judge_queue(order.act, order.queue, scene.queue.flavour, order.options),
+            judge_queue(order.act, order.queue, context.queue.flavour, order.options),
         )
     else:
-        judgements = tuple(one.judgement for one in precheck.check_jobs(order, scene, order.jobs, rows=rows))
-    return _preview(order, entry, scene, judgements)
+        judgements = tuple(one.judgement for one in precheck.check_jobs(order, context, order.jobs, rows=rows))
+    return _preview(order, entry, context, judgements)
 
 
 def perform(
@@ -84,22 +84,22 @@ def perform(
     """
     order = _reasoned(_permitted(order))
     entry = ENTRIES[order.act]
-    scene = precheck.build_context(order.queue, order.act, order.epoch, order.installation)
+    context = precheck.build_context(order.queue, order.act, order.epoch, order.installation)
     if entry.in_steps:
-        return (execute_queue.sweep(order, scene),)
+        return (execute_queue.sweep(order, context),)
     if entry.is_for_queue:
-        return (execute_queue.pause_or_resume(order, scene),)
-    return execute_jobs.perform(order, scene, callbacks)
+        return (execute_queue.pause_or_resume(order, context),)
+    return execute_jobs.perform(order, context, callbacks)
 
 
 def perform_prechecked(
     order: ActionCommand,
-    scene: ActionContext,
+    context: ActionContext,
     looked: Sequence[precheck.PrecheckedJob],
     callbacks: execute_jobs.ActionCallbacks,
 ) -> tuple[JobResult, ...]:
     """`perform` for jobs that a bulk run has just read and judged."""
-    return execute_jobs.perform_prechecked(_reasoned(_permitted(order)), scene, looked, callbacks)
+    return execute_jobs.perform_prechecked(_reasoned(_permitted(order)), context, looked, callbacks)
 
 
 def step(order: ActionCommand, told: Told | None = None) -> execute_queue.SweepStep:
@@ -183,14 +183,14 @@ def insist_on_undo(order: ActionCommand) -> None:
 
 
 def _preview(
-    order: ActionCommand, entry: ActionSpec, scene: ActionContext, judgements: tuple[ActionPrecheck, ...]
+    order: ActionCommand, entry: ActionSpec, context: ActionContext, judgements: tuple[ActionPrecheck, ...]
 ) -> ActionDryRun:
     can = sum(judgement.is_allowed for judgement in judgements)
     risks = dict.fromkeys(judgement.risk for judgement in judgements if judgement.is_allowed and judgement.risk)
     is_final = entry.restorable and not undo_store.is_ready()
     if is_final:
         risks[_UNKEPT] = None
-    count = _count(order, scene.queue.sample)
+    count = _count(order, context.queue.sample)
     return ActionDryRun(
         order,
         judgements,

@@ -61,7 +61,7 @@ def _digests(detail: book.AuditActionDetail) -> dict[str, str]:
     return {fate.id: fate.digest for fate in detail.jobs if fate.was_kept}
 
 
-def restore_jobs(order: ActionCommand, scene: ActionContext, found: RestorableEntry) -> tuple[JobResult, ...]:
+def restore_jobs(order: ActionCommand, context: ActionContext, found: RestorableEntry) -> tuple[JobResult, ...]:
     """Restores jobs, with one script each. The copies of restored jobs are deleted."""
     body: dict[str, Any] = {
         "restores": found.number,
@@ -72,7 +72,7 @@ def restore_jobs(order: ActionCommand, scene: ActionContext, found: RestorableEn
     intent = audit_log.write_intent(order, body, [seen.id for seen in order.jobs])
     done: list[ScriptOutcome] = []
     try:
-        done += (_one(scene, job) for job in found.jobs)
+        done += (_one(context, job) for job in found.jobs)
     finally:
         untried = [ScriptOutcome(job.id, Outcome.UNKNOWN) for job in found.jobs[len(done) :]]
         number = record_outcome(order, intent, [*done, *untried])
@@ -82,9 +82,9 @@ def restore_jobs(order: ActionCommand, scene: ActionContext, found: RestorableEn
     return (*(JobResult(one.id, one.outcome, one.why if number else UNTOLD, number) for one in done), *refused)
 
 
-def _one(scene: ActionContext, job: UndoCopy) -> ScriptOutcome:
+def _one(context: ActionContext, job: UndoCopy) -> ScriptOutcome:
     try:
-        return scene.operator.put_back(scene.target, job, now())
+        return context.operator.put_back(context.target, job, now())
     except Unsupported as error:
         return ScriptOutcome(job.id, Outcome.REFUSED, str(error))
     except (StoreError, redis.RedisError) as error:

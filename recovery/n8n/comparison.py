@@ -57,14 +57,14 @@ class ComparisonRequest:
     version: Version | None = None
 
 
-def compare(registry: ConnectionRegistry, n8n: N8nInstallation, wish: ComparisonRequest) -> N8nComparison:
+def compare(registry: ConnectionRegistry, n8n: N8nInstallation, request: ComparisonRequest) -> N8nComparison:
     """Compares one installation. What cannot be read is a fault in the result; only programming errors are raised."""
     began = time.monotonic()
-    told = N8nComparison(name=n8n.name, queue=n8n.queue, checked_at=wish.now, young=wish.young)
+    told = N8nComparison(name=n8n.name, queue=n8n.queue, checked_at=request.now, young=request.young)
     if not n8n.database:
         return replace(told, fault=NO_DATABASE)
     try:
-        found = _Look(registry, n8n, wish).run(told)
+        found = _Look(registry, n8n, request).run(told)
     except Unsupported as error:
         return replace(told, fault=str(error))
     except StoreError as error:
@@ -75,22 +75,22 @@ def compare(registry: ConnectionRegistry, n8n: N8nInstallation, wish: Comparison
 
 
 class _Look:
-    def __init__(self, registry: ConnectionRegistry, n8n: N8nInstallation, wish: ComparisonRequest) -> None:
-        self._wish = wish
+    def __init__(self, registry: ConnectionRegistry, n8n: N8nInstallation, request: ComparisonRequest) -> None:
+        self._request = request
         self._name = n8n.name
         self._registry = registry
         self._n8n = n8n
         self._redis = registry.wire(n8n.queue.deployment)
         self._sql: SqlClient = as_sql_client(registry.wire(n8n.database))
         self._tables: N8nTables = schema.cached_tables(self._sql, n8n)
-        self._queues = queue_reader.refs(n8n, wish.snapshot)
-        self._crew = queue_reader.workers_of(self._queues, wish.snapshot, address_queries.address_map(registry))
+        self._queues = queue_reader.refs(n8n, request.snapshot)
+        self._crew = queue_reader.workers_of(self._queues, request.snapshot, address_queries.address_map(registry))
         self._ages = queue_reader.worker_ages(registry, n8n, self._queues, shared_clock.now())
 
     @cached_property
     def _watched(self) -> Mapping[QueueRef, VerdictContext]:
         """Verdict contexts of the queues that the snapshot has."""
-        snapshot = self._wish.snapshot
+        snapshot = self._request.snapshot
         samples = [snapshot and verdict_context.sample_of(snapshot, ref) for ref in self._queues]
         return {one.ref: self._around_queue(one, snapshot) for one in samples if one and snapshot}
 
@@ -102,12 +102,12 @@ class _Look:
         workers = [worker for worker in snapshot.workers if worker.queue == sample.ref]
         config, at = self._registry.config, snapshot.taken_at
         near = verdict_context.build_context(sample, workers, memory, config, at, taken_at=at)
-        return replace(near, is_n8n=True, n8n_version=self._wish.version)
+        return replace(near, is_n8n=True, n8n_version=self._request.version)
 
     def run(self, told: N8nComparison) -> N8nComparison:
         jobs = queue_reader.read_jobs(self._redis, self._queues, self._crew)
         join = self._joined(jobs)
-        found, young = _grown(self._sure(join), self._wish)
+        found, young = _grown(self._sure(join), self._request)
         listed = [self._told(pair, since, jobs) for since, pair in heapq.nsmallest(MISMATCH_LIMIT, found, key=_order)]
         return replace(
             told,
@@ -130,7 +130,7 @@ class _Look:
     def _error_rates(self) -> tuple[ErrorRate, ...] | None:
         """Returns the error rates; None if they cannot be counted: the comparison is valid all the same."""
         try:
-            return error_rates.of_workflows(self._sql, self._tables, self._wish.now)
+            return error_rates.of_workflows(self._sql, self._tables, self._request.now)
         except StoreError:
             return None
 
@@ -168,7 +168,7 @@ class _Look:
         """Reads suspects from Redis and SQL again; returns those that still contradict each other."""
         if not join.suspects:
             return []
-        self._wish.between()
+        self._request.between()
         found: dict[str, Execution] = {}
         ids = list(dict.fromkeys(pair.id for pair in join.suspects))
         jobs = queue_reader.read_jobs(self._redis, self._queues, self._crew, join.claims)
@@ -178,8 +178,8 @@ class _Look:
 
     def _around(self, jobs: N8nQueueReading) -> ComparisonContext:
         return ComparisonContext(
-            now=self._wish.now,
-            grace=self._wish.grace,
+            now=self._request.now,
+            grace=self._request.grace,
             release=self._tables.release,
             paused=jobs.paused,
             workers=self._crew.counts,
@@ -198,7 +198,7 @@ class _Look:
             known = lost_executions.newest_by_execution(self._name, [pair.id for pair in pairs])
         except Error:
             return pairs
-        return [mismatch_text.describe_loss(pair, known.get(pair.id), self._wish.now) for pair in pairs]
+        return [mismatch_text.describe_loss(pair, known.get(pair.id), self._request.now) for pair in pairs]
 
     def _titled(self, pairs: Sequence[JobExecutionPair]) -> tuple[JobExecutionPair, ...]:
         names = executions.titles(self._sql, self._tables, {pair.workflow for pair in pairs if pair.workflow})
@@ -206,16 +206,16 @@ class _Look:
 
 
 def _grown(
-    pairs: Iterable[JobExecutionPair], wish: ComparisonRequest
+    pairs: Iterable[JobExecutionPair], request: ComparisonRequest
 ) -> tuple[list[tuple[int, JobExecutionPair]], dict[str, int]]:
     """Returns the pairs that are old enough, each with its time, and the first-seen times of those without one."""
     grown: list[tuple[int, JobExecutionPair]] = []
     seen: dict[str, int] = {}
     for pair in pairs:
-        since = pair.finding.since if pair.finding else wish.now
+        since = pair.finding.since if pair.finding else request.now
         if since is None:
-            since = seen[pair.key] = min(wish.young.get(pair.key, wish.now), wish.now)
-        if wish.now - since >= wish.grace:
+            since = seen[pair.key] = min(request.young.get(pair.key, request.now), request.now)
+        if request.now - since >= request.grace:
             grown.append((since, pair))
     return grown, seen
 

@@ -62,12 +62,14 @@ class LogsApp:
             await refuse(send, 503, str(full), live_asgi.retry_after_headers())
 
     async def _stream(self, visitor: Visitor, scope: Scope, receive: Receive, send: Send) -> None:
-        wish = request.parse_log_request(scope["query_string"], _last(scope), self._feeds.sources, time.time_ns())
-        tab = (visitor.id, wish.tab)
-        if not self._gives_way(tab, wish):
+        log_request = request.parse_log_request(
+            scope["query_string"], _last(scope), self._feeds.sources, time.time_ns()
+        )
+        tab = (visitor.id, log_request.tab)
+        if not self._gives_way(tab, log_request):
             return await refuse(send, 409, "This page requested something newer.")
         self._hub.make_sure_of_room(visitor)
-        opened = LogStream(visitor, live_asgi.abort_of(scope), wish, self._feeds)
+        opened = LogStream(visitor, live_asgi.abort_of(scope), log_request, self._feeds)
         self._tabs[tab] = opened
         self._hub.admit(opened)
         try:
@@ -92,12 +94,12 @@ class LogsApp:
                 f"{whose} as many files of logs as is allowed at once. Ask again in a moment."
             ) from None
 
-    def _gives_way(self, tab: Tab, wish: LogRequest) -> bool:
+    def _gives_way(self, tab: Tab, log_request: LogRequest) -> bool:
         """Ends the earlier stream of this tab; returns False if that one is newer."""
         earlier = self._tabs.get(tab)
-        if earlier is None or not wish.tab:
+        if earlier is None or not log_request.tab:
             return True
-        if earlier.wish.g > wish.g:
+        if earlier.log_request.g > log_request.g:
             return False
         earlier.depart()
         earlier.close()

@@ -78,18 +78,21 @@ class LogReadStep:
 class LogSourceReader:
     """Reader of one source for one stream; calls `rouse` whenever `take` has something to return."""
 
-    def __init__(self, source: LogReader, wish: LogRequest, feeds: UserFeeds, rouse: Callable[[], None]) -> None:
+    def __init__(self, source: LogReader, log_request: LogRequest, feeds: UserFeeds, rouse: Callable[[], None]) -> None:
         """Raises Full."""
         self.source = source
-        self._wish = wish
+        self._log_request = log_request
         self._feeds = feeds
         self._rouse = rouse
-        self._query = wish.onward
-        self._spot: LogCursorPosition | None = wish.spots.get(source.name)
-        self.head = b'event: lines\ndata: {"g":%d,"source":%s,' % (wish.g, json.dumps(source.name).encode("ascii"))
+        self._query = log_request.onward
+        self._spot: LogCursorPosition | None = log_request.spots.get(source.name)
+        self.head = b'event: lines\ndata: {"g":%d,"source":%s,' % (
+            log_request.g,
+            json.dumps(source.name).encode("ascii"),
+        )
         self.part = b""  # its part of the cursor, behind everything taken; empty without a position
         self._move(self._spot)
-        self._feed: LogFeed | None = feeds.claim(source, self._query) if wish.is_live else None
+        self._feed: LogFeed | None = feeds.claim(source, self._query) if log_request.is_live else None
         self._troubles = SourceFailures()
         self._trouble: LogNotice | None = None  # as the browser knows it
         self._outbox: deque[tuple[Thing, LogCursorPosition | None]] = deque()
@@ -167,7 +170,7 @@ class LogSourceReader:
     async def _run(self) -> None:
         while True:
             try:
-                place = self._spot.place if self._spot and self._wish.is_live else await self._backlog()
+                place = self._spot.place if self._spot and self._log_request.is_live else await self._backlog()
                 if self._feed:
                     await self._catch_up(self._feed, place)
                 else:
@@ -193,7 +196,7 @@ class LogSourceReader:
         return found.place
 
     async def _newest(self) -> LogBacklog:
-        deadline = time.monotonic() + (SEARCH_SECONDS if self._wish.is_live else RANGE_SECONDS)
+        deadline = time.monotonic() + (SEARCH_SECONDS if self._log_request.is_live else RANGE_SECONDS)
         page = await self._search("")
         after, gap = page.after, page.gap
         while not page.lines and not page.is_end and page.before and time.monotonic() < deadline:
@@ -203,18 +206,18 @@ class LogSourceReader:
             self._say(notices.gap(gap))
         rows, before = newest_rows_within(page, self._share(BACKLOG_BYTES))
         shown = next((n for n, row in enumerate(rows, 1) if self._spot and row.line.id == self._spot.place), 0)
-        place = after if self._wish.is_live or not rows else rows[-1].line.id
+        place = after if self._log_request.is_live or not rows else rows[-1].line.id
         return LogBacklog(encode_batches(rows[shown:], place), place, before, replace(page, lines=()))
 
     async def _search(self, before: str) -> LogResultPage:
-        query = self._wish.query
+        query = self._log_request.query
         return await self._ask(lambda: self.source.search(query, before=before, limit=BACKLOG_LINES))
 
     async def _explain(self, page: LogResultPage) -> None:
         """Tells the browser why there are no lines: no such label, or the search did not go far enough back."""
         if not page.is_end and page.before:
             self._say(notices.unfinished(page.reached))
-        query = self._wish.query
+        query = self._log_request.query
         if query.labels:
             known = await self._ask(lambda: self.source.labels(query.start or 0, query.end or time.time_ns()))
             self._say(notices.no_match(query, known))
@@ -258,7 +261,7 @@ class LogSourceReader:
 
     def _share(self, size: int) -> int:
         """Returns the share of one source in a limit for all sources of the stream."""
-        return size // max(1, len(self._wish.sources))
+        return size // max(1, len(self._log_request.sources))
 
     async def _ask(self, question: Callable[[], Awaitable[Answer]]) -> Answer:
         """Calls the source until it answers; tells the browser of failures meanwhile. Raises Missing."""

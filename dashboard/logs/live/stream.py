@@ -19,17 +19,17 @@ SEND_BYTES = 64 * 1024  # pending events are sent together, up to this
 class LogStream(hub.LiveStream):
     """Event stream of ticks and log lines. The id of an event is the cursor after it."""
 
-    __slots__ = ("_has_more", "_ordered", "_tails", "wish")
+    __slots__ = ("_has_more", "_ordered", "_tails", "log_request")
 
-    def __init__(self, visitor: Visitor, cut: Callable[[], None], wish: LogRequest, feeds: FeedRegistry) -> None:
+    def __init__(self, visitor: Visitor, cut: Callable[[], None], log_request: LogRequest, feeds: FeedRegistry) -> None:
         """Raises Full."""
         super().__init__(visitor, cut)
-        self.wish = wish
+        self.log_request = log_request
         self._has_more = False  # pending events that the last send left
         self._tails: deque[LogSourceReader] = deque()
         try:
-            for source in wish.sources.values():
-                self._tails.append(LogSourceReader(source, wish, feeds.of(visitor.id), self._bell.set))
+            for source in log_request.sources.values():
+                self._tails.append(LogSourceReader(source, log_request, feeds.of(visitor.id), self._bell.set))
         except hub.LiveLimitReached:
             self.close()
             raise
@@ -81,7 +81,7 @@ class LogStream(hub.LiveStream):
     def _event(self, tail: LogSourceReader, thing: Thing) -> bytes:
         if isinstance(thing, EncodedLines):
             return b"%s%s%s}\n\n" % (self._id(), tail.head, thing.body)
-        return self._id() + _event(thing, self.wish.g, tail.source.name)
+        return self._id() + _event(thing, self.log_request.g, tail.source.name)
 
     def _id(self) -> bytes:
         """Returns the `id:` line of an event: the cursor over all sources."""

@@ -136,8 +136,8 @@ def order(wanted: ActionCommand, selection: BulkSelection | None = None) -> Bulk
         raise BadOrder("List the jobs, or give a selection." if not entry.in_steps else "It selects its jobs itself.")
     if selection is not None:
         wanted = replace(wanted, options=selection.implied(wanted.options))
-    scene = precheck.build_context(wanted.queue, wanted.act)
-    if selection is not None and scene.queue.flavour.library is QueueLibrary.N8N:
+    context = precheck.build_context(wanted.queue, wanted.act)
+    if selection is not None and context.queue.flavour.library is QueueLibrary.N8N:
         raise Unsupported(ONE_BY_ONE)
     try:
         with transaction.atomic():

@@ -87,12 +87,12 @@ def execute_run(
         if rival := leader_token.rival(order.queue.deployment):
             raise BlockedByConsole(rival)
         order = replace(order, epoch=leader_token.epoch, installation=leader_token.installation)
-    scene = precheck.build_context(order.queue, order.act, order.epoch, order.installation)
-    scene.operator.fence(scene.target)  # earlier leaders are refused from now on, so what we read stays true
+    context = precheck.build_context(order.queue, order.act, order.epoch, order.installation)
+    context.operator.fence(context.target)  # earlier leaders are refused from now on, so what we read stays true
     if ENTRIES[order.act].in_steps:
         _sweep(claim, order, go_on)
         return RecordedJobs()
-    selection, size = run_rows.selection_of(run), scene.operator.chunk(order.act)
+    selection, size = run_rows.selection_of(run), context.operator.chunk(order.act)
     walk = (
         _Walk(claim, order, selection, (found or RecordedJobs()).of(claim))
         if selection and run.cursor != run_rows.ALL
@@ -139,34 +139,34 @@ class _Walk:
     def step(self, size: int) -> None:
         """Reads one window and acts on it. Its jobs get rows in the transaction of the intent of their attempt."""
         run, order = self._claim.run, self._order
-        scene = precheck.build_context(order.queue, order.act, order.epoch, order.installation)
-        part = job_selection.read_page(scene, self._selection, run.cursor, size, insists=True)
+        context = precheck.build_context(order.queue, order.act, order.epoch, order.installation)
+        part = job_selection.read_page(context, self._selection, run.cursor, size, insists=True)
         rows = [row for row in part.rows if slug(row.id) not in self.found.jobs]
         if not rows:
-            self._go_on(scene, part, part.next)
+            self._go_on(context, part, part.next)
             return
         seen, first = tuple(map(ExpectedJob.of, rows)), self.found.count
         order = replace(order, jobs=seen)
-        verdicts = part.verdicts or precheck.verdicts(order.act, scene, rows, insists=True)
-        looked = precheck.check_rows(order, scene, seen, rows, verdicts)
+        verdicts = part.verdicts or precheck.verdicts(order.act, context, rows, insists=True)
+        looked = precheck.check_rows(order, context, seen, rows, verdicts)
         places = [_Place(first + at, one.id) for at, one in enumerate(seen)]
         chunk = _Chunk(self._claim, places, lambda intent: run_rows.put(run, seen, first, intent))
         try:
-            chunk.settle(runner.perform_prechecked(order, scene, looked, chunk.callbacks))
+            chunk.settle(runner.perform_prechecked(order, context, looked, chunk.callbacks))
         finally:
             if chunk.is_written:
                 self.found.add(slug(one.id) for one in seen)
                 self._has_news = True
         stays = {one.judgement.id for one in looked if not one.judgement.is_allowed}
-        self._go_on(scene, part, part.next_without({one.id for one in seen} - stays))
+        self._go_on(context, part, part.next_without({one.id for one in seen} - stays))
 
-    def _go_on(self, scene: precheck.ActionContext, part: job_selection.SelectionPage, cursor: str) -> None:
+    def _go_on(self, context: precheck.ActionContext, part: job_selection.SelectionPage, cursor: str) -> None:
         """Moves the cursor on; until then a window is read again, and its known jobs are skipped.
 
         Workers take jobs from a list meanwhile, and some may be passed over: it is read again until no new job appears.
         """
         run, found = self._claim.run, self.found.count
-        guess = run.total if run.cursor else job_selection.expected_count(scene, self._selection, part.total) or 0
+        guess = run.total if run.cursor else job_selection.expected_count(context, self._selection, part.total) or 0
         facts = {"cursor": cursor, "total": max(found, guess), "status": run_rows.RUNNING}
         if not part.next:
             is_over = not self._has_news or self._selection.state not in _LISTS

@@ -79,7 +79,7 @@ class SelectionPage:
 
 
 def read_page(
-    scene: precheck.ActionContext,
+    context: precheck.ActionContext,
     selection: BulkSelection,
     cursor: str = "",
     size: int = LIST_LIMIT,
@@ -87,30 +87,30 @@ def read_page(
     insists: bool = False,
 ) -> SelectionPage:
     """Reads the next window. `insists`: the caller will act on it. Raises StoreError, Unsupported, NotRecorded."""
-    queue = scene.queue
+    queue = context.queue
     if queue.flavour.library is QueueLibrary.N8N:
         raise Unsupported(ONE_BY_ONE)
     page = queue.reader.page(
         queue.wire, queue.ref, selection.state, cursor=cursor, size=size, oldest_first=True, by_script=insists
     )
-    verdicts = _verdicts(scene, selection, page.rows, insists=insists)
+    verdicts = _verdicts(context, selection, page.rows, insists=insists)
     rows = tuple(row for row in page.rows if _is_meant(selection, row, verdicts.get(row.id)))
     return SelectionPage(rows, page.next, page.total, verdicts, tuple(row.id for row in page.rows), cursor)
 
 
-def expected_count(scene: precheck.ActionContext, selection: BulkSelection, total: int | None) -> int | None:
+def expected_count(context: precheck.ActionContext, selection: BulkSelection, total: int | None) -> int | None:
     """Returns about how many jobs are meant, of so many in the state; None: it takes a look at each."""
     if selection.name or selection.error:
         return None
-    return total if selection.verdict is None else stuck_queries.count(scene.queue.ref, selection.verdict)
+    return total if selection.verdict is None else stuck_queries.count(context.queue.ref, selection.verdict)
 
 
-def iterate_jobs(scene: precheck.ActionContext, selection: BulkSelection) -> Iterator[ExpectedJob]:
+def iterate_jobs(context: precheck.ActionContext, selection: BulkSelection) -> Iterator[ExpectedJob]:
     """Yields all selected jobs, each once: a list that changes meanwhile may show one twice."""
     known: set[str] = set()
     cursor = ""
     while True:
-        found = read_page(scene, selection, cursor)
+        found = read_page(context, selection, cursor)
         for seen in map(ExpectedJob.of, found.rows):
             if seen.id not in known:
                 known.add(seen.id)
@@ -121,12 +121,12 @@ def iterate_jobs(scene: precheck.ActionContext, selection: BulkSelection) -> Ite
 
 
 def _verdicts(
-    scene: precheck.ActionContext, selection: BulkSelection, rows: Sequence[JobRow], *, insists: bool
+    context: precheck.ActionContext, selection: BulkSelection, rows: Sequence[JobRow], *, insists: bool
 ) -> Mapping[str, Verdict]:
     if selection.verdict is None or not rows:
         return {}
     return dict(
-        stuck_queries.verdicts_of_rows(scene.queue, tuple(rows), scene.snapshot, precheck.now(), insists=insists)
+        stuck_queries.verdicts_of_rows(context.queue, tuple(rows), context.snapshot, precheck.now(), insists=insists)
     )
 
 

@@ -32,23 +32,23 @@ class Retention(NamedTuple):
 
 def parse_retention(options: Mapping[str, Any]) -> Retention:
     """Returns what `removeOnFail` says; what cannot be understood keeps everything."""
-    wish = options.get("removeOnFail")
-    if wish is True:
+    written = options.get("removeOnFail")
+    if written is True:
         return Retention(0)
-    if isinstance(wish, dict):
-        age = _number(wish.get("age"))
-        return Retention(_count(wish.get("count")), None if age is None else int(age * 1000))
-    return Retention(_count(wish))
+    if isinstance(written, dict):
+        age = _number(written.get("age"))
+        return Retention(_count(written.get("count")), None if age is None else int(age * 1000))
+    return Retention(_count(written))
 
 
-def _count(wish: Any) -> int | None:
-    number = _number(wish)
+def _count(written: Any) -> int | None:
+    number = _number(written)
     return None if number is None else int(number)
 
 
-def _number(wish: Any) -> float | None:
-    is_number = isinstance(wish, (int, float)) and not isinstance(wish, bool)
-    return wish if is_number and 0 <= wish < 2**53 else None
+def _number(written: Any) -> float | None:
+    is_number = isinstance(written, (int, float)) and not isinstance(written, bool)
+    return written if is_number and 0 <= written < 2**53 else None
 
 
 # -- recover
@@ -73,7 +73,9 @@ def requeue(target: Target, jobs: Sequence[ExpectedJob], options: ActionOptions,
 def fail(target: Target, jobs: Sequence[ExpectedJob], options: ActionOptions, now: int) -> tuple[ScriptOutcome, ...]:
     """Fails jobs as the library's own stalled check does, and publishes its very words, whatever the reason."""
     refused = _unfit(jobs, options)
-    kept = {job.id: parse_retention(wishes) for job, wishes in zip(jobs, job_fields.options(target, jobs), strict=True)}
+    kept = {
+        job.id: parse_retention(written) for job, written in zip(jobs, job_fields.options(target, jobs), strict=True)
+    }
 
     def each(job: ExpectedJob) -> Iterable[Part]:
         keep, age = kept[job.id]

@@ -16,10 +16,10 @@ STEP = 15  # jobs of one run: one with a priority is put in order in the waiting
 
 def retry(target: Target, jobs: Sequence[ExpectedJob], options: ActionOptions, now: int) -> tuple[ScriptOutcome, ...]:
     """Retries failed or completed jobs, each from where it was shown."""
-    wishes = {job.id: wish for job, wish in zip(jobs, job_fields.options(target, jobs), strict=True)}
+    job_options = {job.id: written for job, written in zip(jobs, job_fields.options(target, jobs), strict=True)}
 
     def each(job: ExpectedJob) -> Iterable[Part]:
-        return (job.state.value, *scripts.comparison_args(job), "RPUSH" if wishes[job.id].get("lifo") else "LPUSH")
+        return (job.state.value, *scripts.comparison_args(job), "RPUSH" if job_options[job.id].get("lifo") else "LPUSH")
 
     settings = (now, _yes(options.reset_stalls), _yes(options.reset_attempts))
     against = scripts.misplaced(jobs, (JobState.FAILED, JobState.COMPLETED))

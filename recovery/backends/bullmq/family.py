@@ -24,13 +24,13 @@ _FIELD_BYTES = 4096
 _NAME_BYTES = 1024
 
 
-def read(wire: CommandClient, scene: QueueContext, id: bytes) -> JobFamily:
+def read(wire: CommandClient, context: QueueContext, id: bytes) -> JobFamily:
     """Reads the family in a handful of round trips, however many relatives there are."""
-    parent, hints = _parent(wire, scene.keys.job(id))
-    listed, total = children.read(wire, BullMQKeys(scene.ref.base), id)
+    parent, hints = _parent(wire, context.keys.job(id))
+    listed, total = children.read(wire, BullMQKeys(context.ref.base), id)
     keys = [key for key, _ in listed] + ([parent] if parent else [])
-    jobs = split(wire, scene.ref, keys, hints)
-    known = _known(wire, scene.layout, [job for job in jobs.values() if job is not None])
+    jobs = split(wire, context.ref, keys, hints)
+    known = _known(wire, context.layout, [job for job in jobs.values() if job is not None])
     relatives = [_relative(key, outcome, jobs[key], known) for key, outcome in listed]
     above = _relative(parent, "", jobs[parent], known) if parent else None
     return JobFamily(above, tuple(relatives), total)
@@ -69,9 +69,9 @@ def _known(wire: CommandClient, layout: Layout, jobs: Sequence[JobRef]) -> dict[
 
 
 def _ask(layout: Layout, job: JobRef) -> list[Command]:
-    scene, id = QueueContext(job.queue, Keys(job.queue.base), layout), encode_name(job.id)
-    places = [job_location.ask(scene, place, id, _DEPTH) for place in layout.places]
-    return [*places, *lengths(scene.keys.job(id), (b"name",))]
+    context, id = QueueContext(job.queue, Keys(job.queue.base), layout), encode_name(job.id)
+    places = [job_location.ask(context, place, id, _DEPTH) for place in layout.places]
+    return [*places, *lengths(context.keys.job(id), (b"name",))]
 
 
 def _names(wire: CommandClient, jobs: Sequence[JobRef], sizes: Sequence[Any]) -> list[str]:

@@ -50,10 +50,10 @@ def cancel(
         seen.id: refusal for seen, lock in zip(jobs, holders, strict=True) if (refusal := _not_held(target, seen, lock))
     }
     wanted = [seen for seen in jobs if seen.id not in refused]
-    fencing.raise_for(target)  # a wish changes nothing in the store, so it need not be one step with it
+    fencing.raise_for(target)  # a cancellation changes nothing in the store, so it need not be one step with it
     channel = cancel_channel(target.ref.base)
-    wishes: list[Command] = [(b"PUBLISH", channel, json.dumps(seen.id)) for seen in wanted]
-    heard = dict(zip((seen.id for seen in wanted), target.wire.call(wishes) if wishes else (), strict=True))
+    commands: list[Command] = [(b"PUBLISH", channel, json.dumps(seen.id)) for seen in wanted]
+    heard = dict(zip((seen.id for seen in wanted), target.wire.call(commands) if commands else (), strict=True))
     return tuple(refused.get(seen.id) or _told(target, seen, heard[seen.id]) for seen in jobs)
 
 

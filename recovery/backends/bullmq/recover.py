@@ -35,10 +35,10 @@ def explain_refused(
     target: Target, answers: Mapping[str, Answer], jobs: Sequence[ExpectedJob]
 ) -> dict[str, ScriptOutcome]:
     """Returns one refusal for each of these jobs; `answers` is what the script said of them, in one word."""
-    scene = QueueContext(target.ref, BullMQKeys(target.ref.base), LAYOUT)
+    context = QueueContext(target.ref, BullMQKeys(target.ref.base), LAYOUT)
     try:
         wanted = [(seen.id, JobState.ACTIVE) for seen in jobs]
-        rows = row_refresh.read(target.wire, scene, wanted, by_script=True) if jobs else ()
+        rows = row_refresh.read(target.wire, context, wanted, by_script=True) if jobs else ()
     except StoreError:  # others of the same call were changed, and that is known
         return {seen.id: ScriptOutcome(seen.id, Outcome.REFUSED, UNTOLD) for seen in jobs}
     return {seen.id: _as_it_is(seen, row, answers[seen.id]) for seen, row in zip(jobs, rows, strict=True)}

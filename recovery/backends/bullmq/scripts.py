@@ -110,8 +110,8 @@ def _moved(seen: ExpectedJob, state: JobState) -> ScriptOutcome:
 
 
 def _states(target: Target, ids: Sequence[str]) -> dict[str, JobState]:
-    scene = QueueContext(target.ref, BullMQKeys(target.ref.base), LAYOUT)
-    commands = [job_location.ask(scene, place, encode_name(id)) for id in ids for place in LAYOUT.places]
+    context = QueueContext(target.ref, BullMQKeys(target.ref.base), LAYOUT)
+    commands = [job_location.ask(context, place, encode_name(id)) for id in ids for place in LAYOUT.places]
     replies = target.wire.call(commands) if commands else []
     width = len(LAYOUT.places)
     return {

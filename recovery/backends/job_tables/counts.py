@@ -34,54 +34,54 @@ class TableSample:
     read_only: str = ""  # why rows cannot be changed here; "": they can
 
 
-def sample(scene: TableContext) -> TableSample:
+def sample(context: TableContext) -> TableSample:
     """Runs five or six statements; with an index on the state column each is short."""
-    (((now,)),) = scene.session.all(f"SELECT {timestamps.clock(scene.session.engine)}")
+    (((now,)),) = context.session.all(f"SELECT {timestamps.clock(context.session.engine)}")
     counts = JobCounts(
-        waiting=job_tables_queries.count(scene, JobState.WAITING),
-        active=job_tables_queries.count(scene, JobState.ACTIVE),
+        waiting=job_tables_queries.count(context, JobState.WAITING),
+        active=job_tables_queries.count(context, JobState.ACTIVE),
         prioritized=0,
         delayed=0,
         waiting_children=0,
-        completed=job_tables_queries.count(scene, JobState.COMPLETED),
-        failed=job_tables_queries.count(scene, JobState.FAILED),
+        completed=job_tables_queries.count(context, JobState.COMPLETED),
+        failed=job_tables_queries.count(context, JobState.FAILED),
         paused=0,
     )
     return TableSample(
         int(now),
         counts,
-        _oldest(scene, JobState.WAITING, "queued_at") if counts.waiting else None,
-        _oldest(scene, JobState.ACTIVE, "started_at") if counts.active else None,
-        _owners(scene) if scene.column("owner") else None,
-        "The database is configured to be read only." if scene.wire.database.read_only else "",
+        _oldest(context, JobState.WAITING, "queued_at") if counts.waiting else None,
+        _oldest(context, JobState.ACTIVE, "started_at") if counts.active else None,
+        _owners(context) if context.column("owner") else None,
+        "The database is configured to be read only." if context.wire.database.read_only else "",
     )
 
 
-def _oldest(scene: TableContext, state: JobState, role: str) -> int | None:
-    if not scene.column(role):
+def _oldest(context: TableContext, state: JobState, role: str) -> int | None:
+    if not context.column(role):
         return None
-    name = getattr(scene.shape.table.columns, role)
-    condition, values = scene.within(state)
-    oldest = timestamps.select_time(scene.session.engine, f"MIN({scene.column(role)})", scene.shape.kind(name))
-    replies = scene.session.all(f"SELECT {oldest} FROM {scene.place} WHERE {condition}", values)
-    return timestamps.read(replies[0][0], scene.shape.kind(name), scene.shape.table.timezone)
+    name = getattr(context.shape.table.columns, role)
+    condition, values = context.within(state)
+    oldest = timestamps.select_time(context.session.engine, f"MIN({context.column(role)})", context.shape.kind(name))
+    replies = context.session.all(f"SELECT {oldest} FROM {context.place} WHERE {condition}", values)
+    return timestamps.read(replies[0][0], context.shape.kind(name), context.shape.table.timezone)
 
 
-def _owners(scene: TableContext) -> tuple[RowOwner, ...]:
-    condition, values = scene.within(JobState.ACTIVE)
-    owner, heartbeat = scene.column("owner"), scene.shape.table.columns.heartbeat
-    kind = scene.shape.kind(heartbeat) if heartbeat else None
+def _owners(context: TableContext) -> tuple[RowOwner, ...]:
+    condition, values = context.within(JobState.ACTIVE)
+    owner, heartbeat = context.column("owner"), context.shape.table.columns.heartbeat
+    kind = context.shape.kind(heartbeat) if heartbeat else None
     heard = (
-        timestamps.select_time(scene.session.engine, f"MAX({scene.session.quoted(heartbeat)})", kind)
+        timestamps.select_time(context.session.engine, f"MAX({context.session.quoted(heartbeat)})", kind)
         if kind
         else "NULL"
     )
-    replies = scene.session.all(
-        f"SELECT {owner}, COUNT(*), {heard} FROM {scene.place} WHERE {condition} AND {owner} IS NOT NULL"
+    replies = context.session.all(
+        f"SELECT {owner}, COUNT(*), {heard} FROM {context.place} WHERE {condition} AND {owner} IS NOT NULL"
         f" GROUP BY {owner} ORDER BY {owner} LIMIT {OWNERS}",
         values,
     )
-    zone = scene.shape.table.timezone
+    zone = context.shape.table.timezone
     return tuple(
         RowOwner(rows.prose(name), int(count), timestamps.read(at, kind, zone) if kind else None)
         for name, count, at in replies

@@ -71,10 +71,10 @@ class TableOperator:
         seen = {one.id: one for one in jobs}
         decide = _DECIDE[act]
         table = wire.table(target.ref.base)
-        with job_tables_queries.scene(wire, target.ref) as scene:
+        with job_tables_queries.context(wire, target.ref) as context:
             try:
                 return updates.update_rows(
-                    scene, list(seen), lambda look: decide(table, seen[look.row.id], look, options)
+                    context, list(seen), lambda look: decide(table, seen[look.row.id], look, options)
                 )
             except StatementRefused as error:
                 # The transaction was rolled back as a whole. No other rows are to blame, so each gets the same answer.

@@ -15,18 +15,18 @@ _STANDBY = "cannot execute UPDATE in a read-only transaction"
 
 def missing_permissions(wire: object, ref: QueueRef) -> str:
     """Returns what the database says that its user may not do; "" when it may do all of it. Raises StoreError."""
-    with job_tables_queries.scene(wire, ref) as scene:
+    with job_tables_queries.context(wire, ref) as context:
         try:
-            return _tried(scene)
+            return _tried(context)
         except (AccessDenied, ReadOnlyStore) as error:
             return error.reason
 
 
-def _tried(scene: TableContext) -> str:
+def _tried(context: TableContext) -> str:
     """Explains an UPDATE: a plan is refused like the statement, and fires no trigger; SQLite has to execute it."""
-    columns = [name for role in _WRITTEN if (name := scene.column(role))]
-    statement = f"UPDATE {scene.place} SET {', '.join(f'{name} = {name}' for name in columns)} WHERE 1 = 0"
-    session = scene.session
+    columns = [name for role in _WRITTEN if (name := context.column(role))]
+    statement = f"UPDATE {context.place} SET {', '.join(f'{name} = {name}' for name in columns)} WHERE 1 = 0"
+    session = context.session
     if session.engine is Engine.SQLITE:
         with session.transaction():
             session.change(statement)

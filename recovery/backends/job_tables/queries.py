@@ -53,7 +53,7 @@ class TableContext:
 
 
 @contextmanager
-def scene(wire: object, ref: QueueRef) -> Iterator[TableContext]:
+def context(wire: object, ref: QueueRef) -> Iterator[TableContext]:
     """Opens a session on the table. Raises QueueMissing and StoreError."""
     database = as_sql_client(wire)
     try:
@@ -64,50 +64,52 @@ def scene(wire: object, ref: QueueRef) -> Iterator[TableContext]:
         raise
 
 
-def page(scene: TableContext, state: JobState, *, cursor: str, size: int, oldest_first: bool | None) -> JobRowPage:
+def page(context: TableContext, state: JobState, *, cursor: str, size: int, oldest_first: bool | None) -> JobRowPage:
     """Reads a page in the order of the ids: no sort, and nothing is passed over while others come and go."""
     size = max(1, min(size, LIST_LIMIT))
-    values = scene.shape.table.states.of(state)
+    values = context.shape.table.states.of(state)
     if not values:
         return JobRowPage((), 0)
     is_ascending = state not in _NEWEST_FIRST if oldest_first is None else oldest_first
     onward = _ASCENDING if is_ascending else _DESCENDING
-    start = _start(scene, cursor)
+    start = _start(context, cursor)
     is_back = start is not None and start[0] != onward
-    found = _window(scene, state, start[0] if start else onward, start, size + 1)
+    found = _window(context, state, start[0] if start else onward, start, size + 1)
     more, found = len(found) > size, found[:size]
     if is_back:
         found.reverse()
     return JobRowPage(
         tuple(look.row for look in found),
-        count(scene, state),
+        count(context, state),
         _cursor(onward, found[-1]) if found and (more or is_back) else "",
         _cursor(_opposite(onward), found[0]) if found and (more if is_back else bool(start)) else "",
     )
 
 
-def window(scene: TableContext, state: JobState, size: int, after: RowSnapshot | None = None) -> list[RowSnapshot]:
+def window(context: TableContext, state: JobState, size: int, after: RowSnapshot | None = None) -> list[RowSnapshot]:
     """Reads rows in the order of the ids, from the beginning or from the row behind `after` on."""
-    return _window(scene, state, _ASCENDING, (_ASCENDING, after.id) if after else None, size)
+    return _window(context, state, _ASCENDING, (_ASCENDING, after.id) if after else None, size)
 
 
-def by_ids(scene: TableContext, ids: Sequence[str], *, locked: str = "") -> dict[str, RowSnapshot]:
+def by_ids(context: TableContext, ids: Sequence[str], *, locked: str = "") -> dict[str, RowSnapshot]:
     """Returns the rows that are there. `locked` is what stands behind the statement to lock them."""
-    asked = [value for value in map(scene.shape.id, ids) if value is not None]
+    asked = [value for value in map(context.shape.id, ids) if value is not None]
     if not asked:
         return {}
     # In one order everywhere, so that two of us never wait for each other.
-    statement = f"{scene.selected} WHERE {scene.column('id')} IN ({marks(asked)}) ORDER BY {scene.column('id')}{locked}"
+    statement = (
+        f"{context.selected} WHERE {context.column('id')} IN ({marks(asked)}) ORDER BY {context.column('id')}{locked}"
+    )
     wanted = frozenset(ids)
     # A database may take "A" and "a" for the same; we do not.
-    return {look.row.id: look for look in scene.looks(scene.session.all(statement, asked)) if look.row.id in wanted}
+    return {look.row.id: look for look in context.looks(context.session.all(statement, asked)) if look.row.id in wanted}
 
 
-def count(scene: TableContext, state: JobState, limit: int = COUNT_LIMIT) -> int | None:
+def count(context: TableContext, state: JobState, limit: int = COUNT_LIMIT) -> int | None:
     """Counts rows; None: there are more than `limit`."""
-    condition, values = scene.within(state)
-    statement = f"SELECT COUNT(*) FROM (SELECT 1 FROM {scene.place} WHERE {condition} LIMIT {limit + 1}) AS counted"
-    found = int(scene.session.all(statement, values)[0][0])
+    condition, values = context.within(state)
+    statement = f"SELECT COUNT(*) FROM (SELECT 1 FROM {context.place} WHERE {condition} LIMIT {limit + 1}) AS counted"
+    found = int(context.session.all(statement, values)[0][0])
     return None if found > limit else found
 
 
@@ -116,20 +118,20 @@ def marks(values: Sequence[Any]) -> str:
 
 
 def _window(
-    scene: TableContext, state: JobState, onward: str, start: tuple[str, Any] | None, size: int
+    context: TableContext, state: JobState, onward: str, start: tuple[str, Any] | None, size: int
 ) -> list[RowSnapshot]:
-    condition, values = scene.within(state)
-    id = scene.column("id")
+    condition, values = context.within(state)
+    id = context.column("id")
     if start:
         condition, values = f"{condition} AND {id} {onward} %s", (*values, start[1])
     order = "ASC" if onward == _ASCENDING else "DESC"
-    replies = scene.session.all(f"{scene.selected} WHERE {condition} ORDER BY {id} {order} LIMIT {size}", values)
-    return scene.looks(replies)
+    replies = context.session.all(f"{context.selected} WHERE {condition} ORDER BY {id} {order} LIMIT {size}", values)
+    return context.looks(replies)
 
 
-def _start(scene: TableContext, cursor: str) -> tuple[str, Any] | None:
+def _start(context: TableContext, cursor: str) -> tuple[str, Any] | None:
     """Returns where the page starts; a cursor that no page handed out begins anew."""
-    direction, id = cursor[:1], scene.shape.id(cursor[1:])
+    direction, id = cursor[:1], context.shape.id(cursor[1:])
     return (direction, id) if direction in (_ASCENDING, _DESCENDING) and cursor[1:] and id is not None else None
 
 

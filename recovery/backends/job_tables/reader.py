@@ -34,19 +34,19 @@ from recovery.errors import JobMissing, Unsupported
 BUDGET = 5000  # rows of one slice at most, whatever is asked for
 
 
-def run(scene: TableContext, state: JobState, *, name: str, data: str, cursor: str, budget: int) -> JobSearchSlice:
+def run(context: TableContext, state: JobState, *, name: str, data: str, cursor: str, budget: int) -> JobSearchSlice:
     """Searches one slice. The name is compared without case, the data as it is. Rows come in the order of their ids."""
-    if not scene.shape.table.states.of(state):
+    if not context.shape.table.states.of(state):
         return JobSearchSlice()
-    condition, values = scene.within(state)
-    start = scene.shape.id(cursor) if cursor else None
+    condition, values = context.within(state)
+    start = context.shape.id(cursor) if cursor else None
     if start is not None:
-        condition, values = f"{condition} AND {scene.column('id')} > %s", (*values, start)
-    hit, sought = _hit(scene, name, data)
+        condition, values = f"{condition} AND {context.column('id')} > %s", (*values, start)
+    hit, sought = _hit(context, name, data)
     size = max(1, min(budget, BUDGET))
-    replies = scene.session.all(
-        f"SELECT {scene.column('id')}, {hit}, {_too_long(scene, data)} FROM {scene.place} WHERE {condition}"
-        f" ORDER BY {scene.column('id')} LIMIT {size}",
+    replies = context.session.all(
+        f"SELECT {context.column('id')}, {hit}, {_too_long(context, data)} FROM {context.place} WHERE {condition}"
+        f" ORDER BY {context.column('id')} LIMIT {size}",
         (*sought, *values),
     )
     wanted: list[str] = []
@@ -57,44 +57,44 @@ def run(scene: TableContext, state: JobState, *, name: str, data: str, cursor: s
         if len(wanted) >= LIST_LIMIT:
             break
     is_end = examined == len(replies) < size
-    found = job_tables_queries.by_ids(scene, wanted)
+    found = job_tables_queries.by_ids(context, wanted)
     there = (job_tables_queries.row_of(found.get(id)) for id in wanted)
     return JobSearchSlice(
         tuple(row for row in there if row is not None and row.state is state),
         examined,
-        job_tables_queries.count(scene, state),
+        job_tables_queries.count(context, state),
         "" if is_end else id_of(replies[examined - 1][0]),
         sum(bool(too_long) for _, _, too_long in replies[:examined]),
     )
 
 
-def _hit(scene: TableContext, name: str, data: str) -> tuple[str, tuple[str, ...]]:
+def _hit(context: TableContext, name: str, data: str) -> tuple[str, tuple[str, ...]]:
     """Returns the condition and its parameters. What has no column holds nothing that could be found."""
     conditions: list[str] = []
     sought: list[str] = []
     for role, text in (("name", name), ("data", data)):
         if not text:
             continue
-        column = getattr(scene.shape.table.columns, role)
+        column = getattr(context.shape.table.columns, role)
         if not column:
             return "0 = 1", ()
-        cut = rows.cut(scene.session, scene.shape, column, TEXT_LIMIT)
-        conditions.append(_contains(scene, f"LOWER({cut})" if role == "name" else cut))
+        cut = rows.cut(context.session, context.shape, column, TEXT_LIMIT)
+        conditions.append(_contains(context, f"LOWER({cut})" if role == "name" else cut))
         sought.append(text.lower() if role == "name" else text)
     return " AND ".join(conditions) or "1 = 1", tuple(sought)
 
 
-def _contains(scene: TableContext, text: str) -> str:
-    if scene.session.engine is Engine.POSTGRESQL:
+def _contains(context: TableContext, text: str) -> str:
+    if context.session.engine is Engine.POSTGRESQL:
         return f"COALESCE(strpos({text}, %s) > 0, FALSE)"
     return f"COALESCE(INSTR({text}, %s) > 0, 0)"
 
 
-def _too_long(scene: TableContext, data: str) -> str:
-    column = scene.shape.table.columns.data
+def _too_long(context: TableContext, data: str) -> str:
+    column = context.shape.table.columns.data
     if not data or not column:
         return "0 = 1"
-    return f"COALESCE({rows.size(scene.session, scene.shape, column)} > {TEXT_LIMIT}, 0 = 1)"
+    return f"COALESCE({rows.size(context.session, context.shape, column)} > {TEXT_LIMIT}, 0 = 1)"
 
 
 # -- reader
@@ -123,8 +123,8 @@ class TableReader:
 
     def look(self, wire: object, ref: QueueRef) -> TableSample:
         """Reads all counts, the oldest of each, and which worker has what; raises StoreError."""
-        with job_tables_queries.scene(wire, ref) as scene:
-            return counts.sample(scene)
+        with job_tables_queries.context(wire, ref) as context:
+            return counts.sample(context)
 
     def sample_plan(self, ref: QueueRef) -> tuple[Command, ...]:
         raise Unsupported(_NO_PLAN)
@@ -150,8 +150,8 @@ class TableReader:
         oldest_first: bool | None = None,
         by_script: bool = False,
     ) -> JobRowPage:
-        with job_tables_queries.scene(wire, ref) as scene:
-            return job_tables_queries.page(scene, state, cursor=cursor, size=size, oldest_first=oldest_first)
+        with job_tables_queries.context(wire, ref) as context:
+            return job_tables_queries.page(context, state, cursor=cursor, size=size, oldest_first=oldest_first)
 
     def following(self, wire: object, ref: QueueRef, wanted: Sequence[tuple[str, JobState]]) -> None:
         """Returns None: no script changes a table."""
@@ -165,17 +165,17 @@ class TableReader:
     def rows(
         self, wire: object, ref: QueueRef, wanted: Sequence[tuple[str, JobState]], *, by_script: bool = False
     ) -> tuple[JobRow | None, ...]:
-        with job_tables_queries.scene(wire, ref) as scene:
-            found = job_tables_queries.by_ids(scene, [id for id, _ in wanted])
+        with job_tables_queries.context(wire, ref) as context:
+            found = job_tables_queries.by_ids(context, [id for id, _ in wanted])
         return tuple(job_tables_queries.row_of(found.get(id)) for id, _ in wanted)
 
     def job(self, wire: object, ref: QueueRef, id: str, *, limit: int = TEXT_LIMIT) -> Job:
-        with job_tables_queries.scene(wire, ref) as scene:
-            look = job_tables_queries.by_ids(scene, [id]).get(id)
-            fields = _fields(scene, look.id, limit) if look else {}
+        with job_tables_queries.context(wire, ref) as context:
+            look = job_tables_queries.by_ids(context, [id]).get(id)
+            fields = _fields(context, look.id, limit) if look else {}
         if look is None or not fields:
             raise _missing(ref, id)
-        columns = scene.shape.table.columns
+        columns = context.shape.table.columns
         reason = fields[columns.last_error].value if columns.last_error else ""
         data = fields[columns.data] if columns.data else _NOTHING
         named = tuple(fields.items())
@@ -206,24 +206,24 @@ class TableReader:
         cursor: str = "",
         budget: int = 1000,
     ) -> JobSearchSlice:
-        with job_tables_queries.scene(wire, ref) as scene:
-            return run(scene, state, name=name, data=data, cursor=cursor, budget=budget)
+        with job_tables_queries.context(wire, ref) as context:
+            return run(context, state, name=name, data=data, cursor=cursor, budget=budget)
 
 
-def _fields(scene: TableContext, id: Any, limit: int) -> dict[str, BoundedText]:
+def _fields(context: TableContext, id: Any, limit: int) -> dict[str, BoundedText]:
     """Returns every configured column by name, each cut on its own. Of others nothing is read: they are not ours."""
-    session, shape = scene.session, scene.shape
+    session, shape = context.session, context.shape
     names = shape.table.columns.used
-    columns = [part for name in names for part in _cut(scene, name, limit)]
-    replies = session.all(f"SELECT {', '.join(columns)} FROM {scene.place} WHERE {scene.column('id')} = %s", [id])
+    columns = [part for name in names for part in _cut(context, name, limit)]
+    replies = session.all(f"SELECT {', '.join(columns)} FROM {context.place} WHERE {context.column('id')} = %s", [id])
     if not replies:
         return {}
     values, sizes = replies[0][::2], replies[0][1::2]
     return {name: _text(value, size) for name, value, size in zip(names, values, sizes, strict=True)}
 
 
-def _cut(scene: TableContext, name: str, limit: int) -> tuple[str, str]:
-    return rows.cut(scene.session, scene.shape, name, limit), rows.size(scene.session, scene.shape, name)
+def _cut(context: TableContext, name: str, limit: int) -> tuple[str, str]:
+    return rows.cut(context.session, context.shape, name, limit), rows.size(context.session, context.shape, name)
 
 
 def _text(value: Any, size: Any) -> BoundedText:

@@ -106,9 +106,9 @@ def orphans(wire: object, ref: QueueRef, occasion: SweepTrigger) -> Iterator[tup
     began: int | None = None
     check(as_sql_client(wire).table(ref.base), occasion)
     while True:
-        with job_tables_queries.scene(wire, ref) as scene:
-            looks = job_tables_queries.window(scene, JobState.ACTIVE, WINDOW, last)
-            table = scene.shape.table
+        with job_tables_queries.context(wire, ref) as context:
+            looks = job_tables_queries.window(context, JobState.ACTIVE, WINDOW, last)
+            table = context.shape.table
         began = began if began is not None or not looks else looks[0].now
         found = ((look, occasion.evidence(table, look.row, look.now, began or 0)) for look in looks)
         yield len(looks), tuple(OrphanRow(look, evidence) for look, evidence in found if evidence)
@@ -118,10 +118,10 @@ def orphans(wire: object, ref: QueueRef, occasion: SweepTrigger) -> Iterator[tup
 
 
 def recover_rows(
-    scene: TableContext, found: Sequence[OrphanRow], occasion: SweepTrigger, error: str = ORPHANED
+    context: TableContext, found: Sequence[OrphanRow], occasion: SweepTrigger, error: str = ORPHANED
 ) -> tuple[ScriptOutcome, ...]:
     """Recovers at most a chunk of them; one answer each, in their order. Raises StoreError with nothing of it done."""
-    table = scene.shape.table
+    table = context.shape.table
     seen = {one.look.row.id: one.look for one in found}
 
     def decide(look: RowSnapshot) -> RowUpdate | RowRefusal:
@@ -134,7 +134,7 @@ def recover_rows(
             return RowRefusal("A worker has renewed its lease or heartbeat meanwhile.")
         return orphan_update(look, error)
 
-    return updates.update_rows(scene, list(seen), decide)
+    return updates.update_rows(context, list(seen), decide)
 
 
 def sweep(wire: object, ref: QueueRef, occasion: SweepTrigger, most: int) -> Swept:
@@ -147,8 +147,8 @@ def sweep(wire: object, ref: QueueRef, occasion: SweepTrigger, most: int) -> Swe
             chunk, room = found[start : start + updates.CHUNK], most - swept.requeued - swept.failed
             swept = replace(swept, more=swept.more or len(chunk) > room)
             if chunk[:room]:
-                with job_tables_queries.scene(wire, ref) as scene:
-                    swept = _added(swept, recover_rows(scene, chunk[:room], occasion))
+                with job_tables_queries.context(wire, ref) as context:
+                    swept = _added(swept, recover_rows(context, chunk[:room], occasion))
         if swept.more:
             break
     log.info("sweep of %s: %s", ref, swept.words)

@@ -62,24 +62,24 @@ class RowRefusal:
 Decide = Callable[[RowSnapshot], RowUpdate | RowRefusal]
 
 
-def update_rows(scene: TableContext, ids: Sequence[str], decide: Decide) -> tuple[ScriptOutcome, ...]:
+def update_rows(context: TableContext, ids: Sequence[str], decide: Decide) -> tuple[ScriptOutcome, ...]:
     """Updates rows; one answer a row, in their order. Raises StoreError: nothing was done, or it is unknown what."""
     if len(ids) > CHUNK:
         raise ValueError(f"at most {CHUNK} rows at once, not {len(ids)}")
-    with scene.session.transaction():
-        looks = job_tables_queries.by_ids(scene, ids, locked=_lock(scene))
-        decided = {id: _done(scene, look, decide(look)) for id, look in looks.items()}
+    with context.session.transaction():
+        looks = job_tables_queries.by_ids(context, ids, locked=_lock(context))
+        decided = {id: _done(context, look, decide(look)) for id, look in looks.items()}
     lost = [id for id in ids if id not in decided]
-    there = job_tables_queries.by_ids(scene, lost) if lost else {}
+    there = job_tables_queries.by_ids(context, lost) if lost else {}
     absent = {id: _absent(id, there.get(id)) for id in lost}
     return tuple((decided | absent)[id] for id in ids)
 
 
-def _lock(scene: TableContext) -> str:
+def _lock(context: TableContext) -> str:
     """Returns the clause that locks rows. SQLite has its lock from the beginning of the transaction."""
-    if scene.session.engine is Engine.SQLITE:
+    if context.session.engine is Engine.SQLITE:
         return ""
-    can_skip = scene.session.connection.features.has_select_for_update_skip_locked
+    can_skip = context.session.connection.features.has_select_for_update_skip_locked
     return " FOR UPDATE SKIP LOCKED" if can_skip else " FOR UPDATE"
 
 
@@ -89,44 +89,44 @@ def _absent(id: str, look: RowSnapshot | None) -> ScriptOutcome:
     return ScriptOutcome(id, Outcome.REFUSED, BUSY, look.row.state)
 
 
-def _done(scene: TableContext, look: RowSnapshot, decided: RowUpdate | RowRefusal) -> ScriptOutcome:
+def _done(context: TableContext, look: RowSnapshot, decided: RowUpdate | RowRefusal) -> ScriptOutcome:
     id = look.row.id
     if isinstance(decided, RowRefusal):
         return ScriptOutcome(id, decided.outcome, decided.why, look.row.state)
-    if not _update(scene, look, decided):
+    if not _update(context, look, decided):
         return ScriptOutcome(id, Outcome.REFUSED, MOVED)
     return ScriptOutcome(id, Outcome.DONE, decided.why, decided.effect.state)
 
 
-def _update(scene: TableContext, look: RowSnapshot, move: RowUpdate) -> bool:
-    assigned = _assigned(scene, look, move)
-    conditions, seen = _as_seen(scene, look)
-    statement = f"UPDATE {scene.place} SET {', '.join(assigned)} WHERE {conditions}"
-    return scene.session.change(statement, (*assigned.values(), *seen)) == 1
+def _update(context: TableContext, look: RowSnapshot, move: RowUpdate) -> bool:
+    assigned = _assigned(context, look, move)
+    conditions, seen = _as_seen(context, look)
+    statement = f"UPDATE {context.place} SET {', '.join(assigned)} WHERE {conditions}"
+    return context.session.change(statement, (*assigned.values(), *seen)) == 1
 
 
-def _as_seen(scene: TableContext, look: RowSnapshot) -> tuple[str, tuple[Any, ...]]:
+def _as_seen(context: TableContext, look: RowSnapshot) -> tuple[str, tuple[Any, ...]]:
     """Returns the condition that a row is as seen: a finished one is not, unless the act is about finished rows."""
-    same = _SAME[scene.session.engine]
-    compared = [role for role in _COMPARED if scene.column(role)]
-    parts = [f"{scene.column('id')} = %s", f"{scene.column('state')} = %s"]
-    parts += [f"{scene.column(role)} {same} %s" for role in compared]
+    same = _SAME[context.session.engine]
+    compared = [role for role in _COMPARED if context.column(role)]
+    parts = [f"{context.column('id')} = %s", f"{context.column('state')} = %s"]
+    parts += [f"{context.column(role)} {same} %s" for role in compared]
     return " AND ".join(parts), (look.id, look.raw["state"], *(look.raw[role] for role in compared))
 
 
-def _assigned(scene: TableContext, look: RowSnapshot, move: RowUpdate) -> dict[str, Any]:
+def _assigned(context: TableContext, look: RowSnapshot, move: RowUpdate) -> dict[str, Any]:
     """Returns `column = %s` → its value, for every column that there is and that may be so."""
-    shape, columns = scene.shape, scene.shape.table.columns
+    shape, columns = context.shape, context.shape.table.columns
     values: dict[str, Any] = {"state": shape.states(shape.table.states.of(move.effect.state))[0]}
     if columns.attempts:
         values["attempts"] = 0 if move.anew else look.row.attempts + move.counts
     values |= _ENDED[move.effect](move)
     if move.effect is RowEffect.FAILED and columns.finished_at:
-        values["finished_at"] = _now(scene, look, columns.finished_at)
+        values["finished_at"] = _now(context, look, columns.finished_at)
     return {
-        f"{scene.column(role)} = %s": value
+        f"{context.column(role)} = %s": value
         for role, value in values.items()
-        if scene.column(role) and (value is not None or shape.columns[getattr(columns, role)].may_be_null)
+        if context.column(role) and (value is not None or shape.columns[getattr(columns, role)].may_be_null)
     }
 
 
@@ -147,7 +147,7 @@ def _freed(move: RowUpdate) -> Mapping[str, Any]:
 _ENDED = {RowEffect.REQUEUED: _requeued, RowEffect.FAILED: _freed, RowEffect.RETRIED: _retried}
 
 
-def _now(scene: TableContext, look: RowSnapshot, column: str) -> Any:
-    shape = scene.shape
+def _now(context: TableContext, look: RowSnapshot, column: str) -> Any:
+    shape = context.shape
     beside = (look.raw[role] for role in TIMES if role in look.raw)
     return timestamps.write_now(look.now, shape.kind(column), shape.table.timezone, beside)

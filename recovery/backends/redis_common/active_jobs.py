@@ -264,8 +264,8 @@ def position(wire: CommandClient, ref: QueueRef, wanted: Sequence[str], depth: i
 
 def details(wire: CommandClient, ref: QueueRef, wanted: Sequence[str]) -> list[JobRow]:
     """Reads what a list shows of these jobs, their locks' tokens with them. Two round trips."""
-    scene = QueueContext(ref, Keys(ref.base), _ANY)
-    return job_rows.read(wire, scene, JobState.ACTIVE, [JobIdEntry(encode_name(id)) for id in wanted])
+    context = QueueContext(ref, Keys(ref.base), _ANY)
+    return job_rows.read(wire, context, JobState.ACTIVE, [JobIdEntry(encode_name(id)) for id in wanted])
 
 
 _ANY = Layout(())  # ids are known, so no place is looked into

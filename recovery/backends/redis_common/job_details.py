@@ -26,35 +26,35 @@ _KNOWN = (*_FIRST, *job_rows.TEXTS[2:], *job_rows.NUMBERS, b"name", b"parent", b
 _SUFFIXES = (b"dependencies", b"processed", b"failed", b"unsuccessful")
 
 
-def row(wire: CommandClient, scene: QueueContext, id: bytes) -> JobRow:
+def row(wire: CommandClient, context: QueueContext, id: bytes) -> JobRow:
     """Returns the row as it is, after at most three reads of a job that moves between them."""
-    found = _look(wire, scene, id)
+    found = _look(wire, context, id)
     for _ in range(2):
         if found is not None:
             break
-        found = _look(wire, scene, id)
+        found = _look(wire, context, id)
     if found is None:
-        raise JobMissing(f"{scene.ref.job(decode_name(id)).label} is not in {scene.ref.label} any more.")
+        raise JobMissing(f"{context.ref.job(decode_name(id)).label} is not in {context.ref.label} any more.")
     return found
 
 
-def _look(wire: CommandClient, scene: QueueContext, id: bytes) -> JobRow | None:
+def _look(wire: CommandClient, context: QueueContext, id: bytes) -> JobRow | None:
     """Reads the row once; None when it moved meanwhile; raises JobMissing."""
-    where = job_location.find(wire, scene, id)
-    (found,) = job_rows.read(wire, scene, where.state, [JobIdEntry(id, where.score)])
-    place = scene.layout.place(where.state)
+    where = job_location.find(wire, context, id)
+    (found,) = job_rows.read(wire, context, where.state, [JobIdEntry(id, where.score)])
+    place = context.layout.place(where.state)
     if place is None:
         if found.missing:  # neither a hash, nor in any list after three rounds through all of them
-            raise JobMissing(f"{scene.ref.job(decode_name(id)).label} is not in {scene.ref.label} any more.")
+            raise JobMissing(f"{context.ref.job(decode_name(id)).label} is not in {context.ref.label} any more.")
         return found
-    settled = pages.drop_moved(wire, scene, place, [found])
+    settled = pages.drop_moved(wire, context, place, [found])
     return settled[0] if settled else None
 
 
-def job(wire: CommandClient, scene: QueueContext, id: bytes, limit: int) -> Job:
-    found = row(wire, scene, id)
-    shown = _fields(wire, scene, id, min(limit, LOAD_LIMIT))
-    log_count, *relatives = wire.call([(b"LLEN", scene.keys.logs(id)), *_relatives(scene, id)])
+def job(wire: CommandClient, context: QueueContext, id: bytes, limit: int) -> Job:
+    found = row(wire, context, id)
+    shown = _fields(wire, context, id, min(limit, LOAD_LIMIT))
+    log_count, *relatives = wire.call([(b"LLEN", context.keys.logs(id)), *_relatives(context, id)])
     nothing = BoundedText("", 0)
     return Job(
         row=found,
@@ -71,10 +71,10 @@ def job(wire: CommandClient, scene: QueueContext, id: bytes, limit: int) -> Job:
     )
 
 
-def _fields(wire: CommandClient, scene: QueueContext, id: bytes, limit: int) -> dict[bytes, BoundedText]:
+def _fields(wire: CommandClient, context: QueueContext, id: bytes, limit: int) -> dict[bytes, BoundedText]:
     """Returns every field by name; those that are too long with their size only."""
-    key = scene.keys.job(id)
-    names = _names(wire, scene, key)
+    key = context.keys.job(id)
+    names = _names(wire, context, key)
     sizes = wire.call(lengths(key, names)) if names else []
     affordable = tuple(ByteBudget(min(LOAD_LIMIT, FIELDS_AT_ONCE * limit), limit).affordable(names, sizes))
     values = wire.call([(b"HGET", key, name) for name in affordable]) if affordable else ()
@@ -82,10 +82,10 @@ def _fields(wire: CommandClient, scene: QueueContext, id: bytes, limit: int) -> 
     return {name: _text(texts.get(name), size) for name, size in zip(names, sizes, strict=True)}
 
 
-def _names(wire: CommandClient, scene: QueueContext, key: bytes) -> tuple[bytes, ...]:
+def _names(wire: CommandClient, context: QueueContext, key: bytes) -> tuple[bytes, ...]:
     (size,) = wire.call([(b"HLEN", key)])
     if not decode.is_wrong_type(size):  # then the row says that the job is gone
-        raise_if_refused(size, scene.ref, b"HLEN")
+        raise_if_refused(size, context.ref, b"HLEN")
     if not decode.count(size):
         return ()
     present = decode.items(wire.call([(b"HKEYS", key)])[0]) if size <= FIELD_LIMIT else list(_KNOWN)
@@ -118,6 +118,6 @@ def _stack(written: str) -> tuple[str, ...]:
         return (written,)
 
 
-def _relatives(scene: QueueContext, id: bytes) -> tuple[Command, ...]:
-    suffixes = _SUFFIXES if scene.layout.has_families else ()
-    return tuple((b"EXISTS", scene.keys.named(id + b":" + suffix)) for suffix in suffixes)
+def _relatives(context: QueueContext, id: bytes) -> tuple[Command, ...]:
+    suffixes = _SUFFIXES if context.layout.has_families else ()
+    return tuple((b"EXISTS", context.keys.named(id + b":" + suffix)) for suffix in suffixes)

@@ -31,19 +31,19 @@ class JobLocation(NamedTuple):
     score: float | None = None
 
 
-def find(wire: CommandClient, scene: QueueContext, id: bytes) -> JobLocation:
+def find(wire: CommandClient, context: QueueContext, id: bytes) -> JobLocation:
     """Finds a job, in sorted sets first: they answer in O(log n), and most jobs that a person opens are finished."""
-    sets = [place for place in scene.layout.places if not place.is_list]
-    found = location_from(sets, wire.call([ask(scene, place, id) for place in sets]))
+    sets = [place for place in context.layout.places if not place.is_list]
+    found = location_from(sets, wire.call([ask(context, place, id) for place in sets]))
     for _ in range(_LOOKS):
         if found.state is not JobState.UNKNOWN:
             break
-        found = _everywhere(wire, scene, id)
+        found = _everywhere(wire, context, id)
     return found
 
 
-def ask(scene: QueueContext, place: StatePlace, id: bytes, depth: int = DEPTH) -> Command:
-    key = place.key(scene.keys)
+def ask(context: QueueContext, place: StatePlace, id: bytes, depth: int = DEPTH) -> Command:
+    key = place.key(context.keys)
     return (b"LPOS", key, id, b"RANK", -1, b"MAXLEN", depth) if place.is_list else (b"ZSCORE", key, id)
 
 
@@ -55,12 +55,12 @@ def location_from(places: Sequence[StatePlace], replies: Sequence[Any]) -> JobLo
     return JobLocation()
 
 
-def _everywhere(wire: CommandClient, scene: QueueContext, id: bytes) -> JobLocation:
-    places = scene.layout.places
-    replies = wire.call([ask(scene, place, id) for place in places])
+def _everywhere(wire: CommandClient, context: QueueContext, id: bytes) -> JobLocation:
+    places = context.layout.places
+    replies = wire.call([ask(context, place, id) for place in places])
     if any(place.is_list and _is_unknown_command(reply) for place, reply in zip(places, replies, strict=True)):
         replies = [
-            _walk(wire, scene, place, id) if place.is_list else reply
+            _walk(wire, context, place, id) if place.is_list else reply
             for place, reply in zip(places, replies, strict=True)
         ]
     return location_from(places, replies)
@@ -72,9 +72,9 @@ def _is_unknown_command(reply: Any) -> bool:
     return "unknown command" in refusal or "NOPERM" in refusal or "no permissions" in refusal
 
 
-def _walk(wire: CommandClient, scene: QueueContext, place: StatePlace, id: bytes) -> int | None:
+def _walk(wire: CommandClient, context: QueueContext, place: StatePlace, id: bytes) -> int | None:
     """Returns the index of an id, searched window by window from the tail."""
-    key = place.key(scene.keys)
+    key = place.key(context.keys)
     for number in range(_WINDOWS):
         last = number * _WINDOW
         (reply,) = wire.call([(b"LRANGE", key, -(last + _WINDOW), -(last + 1))])

@@ -54,44 +54,44 @@ class _Draft:
     texts: dict[bytes, Any] = field(default_factory=dict)
 
 
-def read(wire: CommandClient, scene: QueueContext, state: JobState, entries: Sequence[JobIdEntry]) -> list[JobRow]:
+def read(wire: CommandClient, context: QueueContext, state: JobState, entries: Sequence[JobIdEntry]) -> list[JobRow]:
     """Reads all of them in two round trips: numbers and lengths, then the texts that fit."""
-    drafts = _drafts(wire, scene, state, entries)
+    drafts = _drafts(wire, context, state, entries)
     budget = ByteBudget(PAGE_BYTES, TEXT_BYTES)
     wanted = [tuple(budget.affordable(TEXTS, [draft.sizes[name] for name in TEXTS])) for draft in drafts]
     asked = [(draft, names) for draft, names in zip(drafts, wanted, strict=True) if names]
     if asked:
-        replies = wire.call([fetch(scene.keys.job(draft.entry.id), names) for draft, names in asked])
+        replies = wire.call([fetch(context.keys.job(draft.entry.id), names) for draft, names in asked])
         for (draft, names), reply in zip(asked, replies, strict=True):
             draft.texts = dict(zip(names, decode.fields(reply, len(names)), strict=True))
-    return [_row(scene, state, draft) for draft in drafts]
+    return [_row(context, state, draft) for draft in drafts]
 
 
-def of_script(scene: QueueContext, state: JobState, entry: JobIdEntry, look: ScriptJobReply) -> JobRow:
+def of_script(context: QueueContext, state: JobState, entry: JobIdEntry, look: ScriptJobReply) -> JobRow:
     """Returns the row of a job that a script read."""
     lock = (look.token, look.ttl) if state is JobState.ACTIVE else ()
     draft = _draft(entry, (look.numbers, *look.sizes, *lock))
     draft.texts = {name: text for name, text in zip(TEXTS, look.texts, strict=True) if text is not None}
-    return _row(scene, state, draft, is_one_moment=True)
+    return _row(context, state, draft, is_one_moment=True)
 
 
-def is_old_marker(scene: QueueContext, row: JobRow) -> bool:
+def is_old_marker(context: QueueContext, row: JobRow) -> bool:
     """Returns True for a `0` alone, which BullMQ < 3.1.3 wrote; if an application calls a job so, there is a job."""
-    return scene.layout.has_markers and row.missing and row.id == "0"
+    return context.layout.has_markers and row.missing and row.id == "0"
 
 
-def _drafts(wire: CommandClient, scene: QueueContext, state: JobState, entries: Sequence[JobIdEntry]) -> list[_Draft]:
+def _drafts(wire: CommandClient, context: QueueContext, state: JobState, entries: Sequence[JobIdEntry]) -> list[_Draft]:
     with_lock = state is JobState.ACTIVE
     width = 1 + len(SIZES) + (locks.WIDTH if with_lock else 0)
-    commands = [command for entry in entries for command in _ask(scene, entry.id, with_lock=with_lock)]
+    commands = [command for entry in entries for command in _ask(context, entry.id, with_lock=with_lock)]
     replies = wire.call(commands) if commands else []
     return [_draft(entry, replies[at * width : (at + 1) * width]) for at, entry in enumerate(entries)]
 
 
-def _ask(scene: QueueContext, id: bytes, *, with_lock: bool) -> tuple[Command, ...]:
-    key = scene.keys.job(id)
+def _ask(context: QueueContext, id: bytes, *, with_lock: bool) -> tuple[Command, ...]:
+    key = context.keys.job(id)
     asked = (fetch(key, NUMBERS), *lengths(key, SIZES))
-    return (*asked, *locks.ask(scene.keys, id)) if with_lock else asked
+    return (*asked, *locks.ask(context.keys, id)) if with_lock else asked
 
 
 def _draft(entry: JobIdEntry, replies: Sequence[Any]) -> _Draft:
@@ -115,7 +115,7 @@ def is_missing(numbers: Any, sizes: Sequence[Any]) -> bool:
     return decode.fields(numbers, len(NUMBERS))[0] is None and sizes[_NAME] == 0 and sizes[_DATA] == 0
 
 
-def _row(scene: QueueContext, state: JobState, draft: _Draft, *, is_one_moment: bool = False) -> JobRow:
+def _row(context: QueueContext, state: JobState, draft: _Draft, *, is_one_moment: bool = False) -> JobRow:
     added, processed, finished, delay, priority, made, old_made, starts, stalls, old_stalls = map(
         decode.integer, draft.numbers
     )
@@ -125,7 +125,7 @@ def _row(scene: QueueContext, state: JobState, draft: _Draft, *, is_one_moment: 
         # Bull < 4.12.6 writes no finishedOn when it fails a stalled job; the score is the same moment.
         finished_at = decode.as_moment(_whole(draft.entry.score))
     return JobRow(
-        ref=scene.ref.job(decode_name(draft.entry.id)),
+        ref=context.ref.job(decode_name(draft.entry.id)),
         state=state,
         added_at=decode.as_moment(added),
         processed_at=decode.as_moment(processed),

@@ -19,24 +19,24 @@ _MD5 = re.compile(r"[0-9a-f]{32}")
 _BYTES = 1024  # of one field; a cron pattern or a name that is longer is none
 
 
-def read(wire: CommandClient, scene: QueueContext, size: int) -> tuple[SchedulerRow, ...]:
+def read(wire: CommandClient, context: QueueContext, size: int) -> tuple[SchedulerRow, ...]:
     """Reads schedulers by next run, soonest first."""
     size = max(1, min(size, LIST_LIMIT))
-    (reply,) = wire.call([(b"ZRANGE", scene.keys.repeat, 0, size - 1, b"WITHSCORES")])
-    raise_if_refused(reply, scene.ref, b"ZRANGE")
+    (reply,) = wire.call([(b"ZRANGE", context.keys.repeat, 0, size - 1, b"WITHSCORES")])
+    raise_if_refused(reply, context.ref, b"ZRANGE")
     found = decode.pairs(reply)
-    check_id_lengths((id for id, _ in found), scene.ref, scene.keys.repeat)
-    hashes = _hashes(wire, scene, [id for id, _ in found])
+    check_id_lengths((id for id, _ in found), context.ref, context.keys.repeat)
+    hashes = _hashes(wire, context, [id for id, _ in found])
     return tuple(
-        _row(scene, id, decode.score(score), fields) for (id, score), fields in zip(found, hashes, strict=True)
+        _row(context, id, decode.score(score), fields) for (id, score), fields in zip(found, hashes, strict=True)
     )
 
 
-def _hashes(wire: CommandClient, scene: QueueContext, ids: list[bytes]) -> list[dict[bytes, Any]]:
+def _hashes(wire: CommandClient, context: QueueContext, ids: list[bytes]) -> list[dict[bytes, Any]]:
     """Returns the short fields of each; empty where there is no hash, as with all older ones."""
     if not ids:
         return []
-    keys = [scene.keys.scheduler(id) for id in ids]
+    keys = [context.keys.scheduler(id) for id in ids]
     sizes = wire.call([command for key in keys for command in lengths(key, _FIELDS)])
     width = len(_FIELDS)
     wanted = [
@@ -50,12 +50,12 @@ def _hashes(wire: CommandClient, scene: QueueContext, ids: list[bytes]) -> list[
     ]
 
 
-def _row(scene: QueueContext, id: bytes, score: float | None, fields: dict[bytes, Any]) -> SchedulerRow:
+def _row(context: QueueContext, id: bytes, score: float | None, fields: dict[bytes, Any]) -> SchedulerRow:
     next_at = decode.moment(int(score)) if score is not None and abs(score) < decode.LAST_MOMENT else None
     if not fields:
-        return _legacy(scene, decode_name(id), next_at)
+        return _legacy(context, decode_name(id), next_at)
     return SchedulerRow(
-        queue=scene.ref,
+        queue=context.ref,
         id=decode_name(id),
         name=decode.name(fields.get(b"name")),
         pattern=decode.prose(fields.get(b"pattern")),
@@ -68,20 +68,20 @@ def _row(scene: QueueContext, id: bytes, score: float | None, fields: dict[bytes
     )
 
 
-def _legacy(scene: QueueContext, id: str, next_at: int | None) -> SchedulerRow:
+def _legacy(context: QueueContext, id: str, next_at: int | None) -> SchedulerRow:
     """Parses `name:jobId:endDate:tz:cron`, read from the right: names may hold colons, what follows them may not.
 
     With an interval in place of the cron pattern, Bull leaves out the time zone and BullMQ leaves it empty.
     """
-    row = SchedulerRow(queue=scene.ref, id=id, next_at=next_at)
+    row = SchedulerRow(queue=context.ref, id=id, next_at=next_at)
     tail = id.rpartition(":")[2]
     is_interval = tail.isascii() and tail.isdigit() and len(tail) < 16
-    behind = 2 if is_interval and not scene.layout.repeat_has_zone else 3
+    behind = 2 if is_interval and not context.layout.repeat_has_zone else 3
     head, *rest = id.rsplit(":", behind)
     if len(rest) < behind or ":" not in head or _MD5.fullmatch(id):
         return row
     return SchedulerRow(
-        queue=scene.ref,
+        queue=context.ref,
         id=id,
         name=head.rpartition(":")[0],
         pattern="" if is_interval else tail,

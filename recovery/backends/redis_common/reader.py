@@ -27,8 +27,8 @@ _SINGLE = 5  # lines read one by one where a step of them is too long
 LINE = 2000  # characters
 
 
-def read(wire: CommandClient, scene: QueueContext, id: bytes, start: int, size: int) -> LogPage:
-    key = scene.keys.logs(id)
+def read(wire: CommandClient, context: QueueContext, id: bytes, start: int, size: int) -> LogPage:
+    key = context.keys.logs(id)
     start, size = max(0, start), max(1, min(size, PAGE))
     (length,) = wire.call([(b"LLEN", key)])
     lines: list[bytes] = []
@@ -38,9 +38,9 @@ def read(wire: CommandClient, scene: QueueContext, id: bytes, start: int, size: 
         step = min(_STEP, size - len(lines))
         (reply,) = wire.call([(b"LRANGE", key, first, first + step - 1)])
         if isinstance(reply, OversizedReply):
-            lines += _one_by_one(wire, scene, key, range(first, first + min(step, _SINGLE)))
+            lines += _one_by_one(wire, context, key, range(first, first + min(step, _SINGLE)))
             break
-        raise_if_refused(reply, scene.ref, b"LRANGE")
+        raise_if_refused(reply, context.ref, b"LRANGE")
         more = decode.items(reply)
         lines += more
         weight += sum(map(len, more))
@@ -49,12 +49,12 @@ def read(wire: CommandClient, scene: QueueContext, id: bytes, start: int, size: 
     return LogPage(tuple(map(_line, lines)), start, decode.count(length))
 
 
-def _one_by_one(wire: CommandClient, scene: QueueContext, key: bytes, places: range) -> list[bytes]:
+def _one_by_one(wire: CommandClient, context: QueueContext, key: bytes, places: range) -> list[bytes]:
     """Reads a few lines of which one or more are too long to be read: that is said in their place."""
     replies = wire.call([(b"LINDEX", key, place) for place in places])
     for reply in replies:
         if not isinstance(reply, OversizedReply):
-            raise_if_refused(reply, scene.ref, b"LINDEX")
+            raise_if_refused(reply, context.ref, b"LINDEX")
     return [str(reply).encode() if isinstance(reply, Exception) else reply for reply in replies if reply is not None]
 
 

@@ -21,43 +21,45 @@ Wanted = Sequence[tuple[str, JobState]]
 
 
 def read(
-    wire: CommandClient, scene: QueueContext, wanted: Wanted, *, by_script: bool = False
+    wire: CommandClient, context: QueueContext, wanted: Wanted, *, by_script: bool = False
 ) -> tuple[JobRow | None, ...]:
     """Returns one row a job, in their order; None: it is gone. Four round trips for all that are where they were; one
     for a few that may be read by a script.
     """
     is_few = by_script and len(wanted) <= script_reads.JOBS
-    found = script_reads.look(wire, scene, wanted) if is_few and wanted else {}
-    for place in scene.layout.places:
+    found = script_reads.look(wire, context, wanted) if is_few and wanted else {}
+    for place in context.layout.places:
         left = [id for id, state in wanted if state is place.state and id not in found]
-        found |= _there(wire, scene, place, left)
+        found |= _there(wire, context, place, left)
     moved = [id for id, _ in wanted if id not in found]
-    found |= {id: _anywhere(wire, scene, id) for id in moved[:SEARCHED]}
-    found |= _lost(wire, scene, moved[SEARCHED:])
+    found |= {id: _anywhere(wire, context, id) for id in moved[:SEARCHED]}
+    found |= _lost(wire, context, moved[SEARCHED:])
     return tuple(found[id] for id, _ in wanted)
 
 
-def _there(wire: CommandClient, scene: QueueContext, place: StatePlace, ids: Sequence[str]) -> dict[str, JobRow | None]:
+def _there(
+    wire: CommandClient, context: QueueContext, place: StatePlace, ids: Sequence[str]
+) -> dict[str, JobRow | None]:
     """Returns the rows of those that are at this place."""
     if not ids:
         return {}
-    replies = wire.call([job_location.ask(scene, place, encode_name(id)) for id in ids])
+    replies = wire.call([job_location.ask(context, place, encode_name(id)) for id in ids])
     here = [
         JobIdEntry(encode_name(id), None if place.is_list else decode.score(reply))
         for id, reply in zip(ids, replies, strict=True)
         if reply is not None and not isinstance(reply, Exception)
     ]
-    read = job_rows.read(wire, scene, place.state, here)
-    return {row.id: row for row in pages.drop_moved(wire, scene, place, read)}
+    read = job_rows.read(wire, context, place.state, here)
+    return {row.id: row for row in pages.drop_moved(wire, context, place, read)}
 
 
-def _anywhere(wire: CommandClient, scene: QueueContext, id: str) -> JobRow | None:
+def _anywhere(wire: CommandClient, context: QueueContext, id: str) -> JobRow | None:
     with suppress(JobMissing):
-        return job_details.row(wire, scene, encode_name(id))
+        return job_details.row(wire, context, encode_name(id))
     return None
 
 
-def _lost(wire: CommandClient, scene: QueueContext, ids: Sequence[str]) -> dict[str, JobRow | None]:
+def _lost(wire: CommandClient, context: QueueContext, ids: Sequence[str]) -> dict[str, JobRow | None]:
     """Returns the rows of the rest: that they moved is known, and not where to."""
-    read = job_rows.read(wire, scene, JobState.UNKNOWN, [JobIdEntry(encode_name(id)) for id in ids])
+    read = job_rows.read(wire, context, JobState.UNKNOWN, [JobIdEntry(encode_name(id)) for id in ids])
     return {row.id: None if row.missing else row for row in read}

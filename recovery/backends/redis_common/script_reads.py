@@ -40,9 +40,9 @@ def look_script() -> Script:
     return script(_FOLDER / "look-at-job.lua")
 
 
-def look_runs(scene: QueueContext, wanted: Wanted) -> list[Run]:
+def look_runs(context: QueueContext, wanted: Wanted) -> list[Run]:
     """Returns keys and arguments of one read a job, first at the place where it is expected."""
-    places = scene.layout.places
+    places = context.layout.places
     letters = "".join("l" if place.is_list else "z" for place in places)
     expected = {place.state: number for number, place in enumerate(places, start=1)}
     limits = (
@@ -54,23 +54,23 @@ def look_runs(scene: QueueContext, wanted: Wanted) -> list[Run]:
         len(job_rows.TEXTS),
     )
     names = (*limits, *job_rows.NUMBERS, *job_rows.SIZES)
-    own = [place.key(scene.keys) for place in places]
+    own = [place.key(context.keys) for place in places]
     return [
         (
-            (scene.keys.job(encode_name(id)), scene.keys.lock(encode_name(id)), *own),
+            (context.keys.job(encode_name(id)), context.keys.lock(encode_name(id)), *own),
             (encode_name(id), letters, expected.get(state, 0), *names),
         )
         for id, state in wanted
     ]
 
 
-def look(wire: CommandClient, scene: QueueContext, wanted: Wanted) -> dict[str, JobRow | None]:
+def look(wire: CommandClient, context: QueueContext, wanted: Wanted) -> dict[str, JobRow | None]:
     """Returns the jobs that a script could read; None: it is gone."""
-    return dict(rows_from_replies(scene, wanted, look_script().each(wire, look_runs(scene, wanted))))
+    return dict(rows_from_replies(context, wanted, look_script().each(wire, look_runs(context, wanted))))
 
 
 def look_at_page(
-    wire: CommandClient, scene: QueueContext, place: StatePlace, page: IdWindow, *, from_tail: bool
+    wire: CommandClient, context: QueueContext, place: StatePlace, page: IdWindow, *, from_tail: bool
 ) -> dict[str, JobRow]:
     """Reads the jobs of a page that scripts find where it was read, each at one moment. The others are left out."""
     found: dict[str, JobRow] = {}
@@ -81,7 +81,10 @@ def look_at_page(
     parts = [(at, entries[at : at + PAGE_JOBS]) for at in range(0, len(entries), PAGE_JOBS)]
     runs: list[Run] = [
         (
-            (place.key(scene.keys), *chain.from_iterable((scene.keys.job(id), scene.keys.lock(id)) for id, _ in part)),
+            (
+                place.key(context.keys),
+                *chain.from_iterable((context.keys.job(id), context.keys.lock(id)) for id, _ in part),
+            ),
             (*_stretch(place, page.start + at, len(part), from_tail), *limits, *names, *(id for id, _ in part)),
         )
         for at, part in parts
@@ -92,7 +95,7 @@ def look_at_page(
         if isinstance(reply, Exception):
             continue
         for (id, _), answer in zip(part, reply, strict=True):
-            row = _row(scene, id, job_rows.ScriptJobReply(*answer), (place,)) if answer else None
+            row = _row(context, id, job_rows.ScriptJobReply(*answer), (place,)) if answer else None
             if row is not None:
                 found[row.id] = row
     return found
@@ -111,9 +114,9 @@ class ScriptedFollowUp:
 
     __slots__ = ("_commands", "_replies", "_scene", "_wanted", "_wire")
 
-    def __init__(self, wire: CommandClient, scene: QueueContext, wanted: Wanted) -> None:
-        self._wire, self._scene, self._wanted = wire, scene, wanted
-        self._commands = look_script().commands(look_runs(scene, wanted))
+    def __init__(self, wire: CommandClient, context: QueueContext, wanted: Wanted) -> None:
+        self._wire, self._scene, self._wanted = wire, context, wanted
+        self._commands = look_script().commands(look_runs(context, wanted))
         self._replies: list[Any] = []
 
     def call(self, commands: Sequence[Command]) -> list[Any]:
@@ -127,19 +130,21 @@ class ScriptedFollowUp:
 
 
 def rows_from_replies(
-    scene: QueueContext, wanted: Wanted, replies: Sequence[Any]
+    context: QueueContext, wanted: Wanted, replies: Sequence[Any]
 ) -> Iterator[tuple[str, JobRow | None]]:
     """Yields what the scripts of `look_runs` answered. A job that could not be read whole is left out."""
     for (id, _), reply in zip(wanted, replies, strict=True):
         if not isinstance(reply, Exception) and reply[0] != _UNSEARCHED:
-            yield id, _row(scene, encode_name(id), job_rows.ScriptJobReply(*reply), scene.layout.places)
+            yield id, _row(context, encode_name(id), job_rows.ScriptJobReply(*reply), context.layout.places)
 
 
-def _row(scene: QueueContext, id: bytes, look: job_rows.ScriptJobReply, places: Sequence[StatePlace]) -> JobRow | None:
+def _row(
+    context: QueueContext, id: bytes, look: job_rows.ScriptJobReply, places: Sequence[StatePlace]
+) -> JobRow | None:
     place = places[look.place - 1] if look.place else None
     entry = JobIdEntry(id, decode.score(look.score) if place and not place.is_list else None)
-    row = job_rows.of_script(scene, place.state if place else JobState.UNKNOWN, entry, look)
-    is_gone = row.missing and (place is None or job_rows.is_old_marker(scene, row))
+    row = job_rows.of_script(context, place.state if place else JobState.UNKNOWN, entry, look)
+    is_gone = row.missing and (place is None or job_rows.is_old_marker(context, row))
     return None if is_gone else row
 
 

@@ -61,25 +61,27 @@ class TuningReport:
         return any(finding.severity is Severity.HIGH for finding in self.findings)
 
 
-def report(scene: DeploymentFiles, options: TuningOptions, running: ObservedSettings | None = None) -> TuningReport:
+def report(
+    deployment: DeploymentFiles, options: TuningOptions, running: ObservedSettings | None = None
+) -> TuningReport:
     """Builds the report. `running` None: the running queues were not read."""
-    every = worker_setup.setups(scene.workloads, options)
+    every = worker_setup.setups(deployment.workloads, options)
     outlooks = [_outlook(setup) for setup in every[:WORKERS_LIMIT]]
-    found = [*_of_stores(scene.policies)]
+    found = [*_of_stores(deployment.policies)]
     if running:
         found += [*observed.findings(running), *observed.differences(running, [outlook.setup for outlook in outlooks])]
     for outlook in outlooks:
-        found += _of_setup(outlook, scene)
+        found += _of_setup(outlook, deployment)
     workers = [outlook.setup.workload for outlook in outlooks]
-    others = [workload for workload in scene.workloads if workload not in workers]
+    others = [workload for workload in deployment.workloads if workload not in workers]
     for outlook in outlooks:
         found += proposal_edits.check_shared_variables(outlook.setup, outlook.better, others)
-    found += check_connections(scene)
+    found += check_connections(deployment)
     kept = sort_findings(found)
-    remarks = [*_remarks(scene, outlooks)]
+    remarks = [*_remarks(deployment, outlooks)]
     if len(every) > WORKERS_LIMIT:
         remarks.append(f"{len(every) - WORKERS_LIMIT:,} more kinds of workers were left out.")
-    return TuningReport(kept, tuple(outlooks), _patches(scene, kept, outlooks), tuple(remarks))
+    return TuningReport(kept, tuple(outlooks), _patches(deployment, kept, outlooks), tuple(remarks))
 
 
 def _outlook(setup: WorkerSetup) -> WorkerAssessment:
@@ -90,13 +92,13 @@ def _outlook(setup: WorkerSetup) -> WorkerAssessment:
     return WorkerAssessment(setup, better, predict(setup.timing), predict(better), is_out_of_reach=far)
 
 
-def _of_setup(outlook: WorkerAssessment, scene: DeploymentFiles) -> Iterator[TuningFinding]:
+def _of_setup(outlook: WorkerAssessment, deployment: DeploymentFiles) -> Iterator[TuningFinding]:
     setup, better = outlook.setup, outlook.better
     yield from check_variables(setup)
     yield from check_timing(setup, better)
     yield from check_shutdown(setup, better)
     yield from check_spot_nodes(setup, better)
-    for scaler in scene.scalers:
+    for scaler in deployment.scalers:
         if setup.workload and scaler.scales(setup.workload):
             yield from check_scaler(setup, scaler)
             return  # a second one of the same target would be another fault
@@ -113,25 +115,25 @@ def _of_stores(policies: Sequence[EvictionSetting]) -> Iterator[TuningFinding]:
 
 
 def _patches(
-    scene: DeploymentFiles, findings: Sequence[TuningFinding], outlooks: Sequence[WorkerAssessment]
+    deployment: DeploymentFiles, findings: Sequence[TuningFinding], outlooks: Sequence[WorkerAssessment]
 ) -> tuple[Patch, ...]:
     # The edit of a value comes before one that would remove the same line because of the old value.
     edits: list[TextEdit] = [
         edit for outlook in outlooks for edit in proposal_edits.edits_for(outlook.setup, outlook.better)
     ]
     edits += [edit for finding in findings for edit in finding.edits]
-    made = (patch(file, text, [edit for edit in edits if edit.file == file]) for file, text in scene.texts.items())
+    made = (patch(file, text, [edit for edit in edits if edit.file == file]) for file, text in deployment.texts.items())
     return tuple(one for one in made if one is not None)
 
 
-def _remarks(scene: DeploymentFiles, outlooks: Sequence[WorkerAssessment]) -> Iterator[str]:
-    yield from scene.remarks
+def _remarks(deployment: DeploymentFiles, outlooks: Sequence[WorkerAssessment]) -> Iterator[str]:
+    yield from deployment.remarks
     for outlook in outlooks:
         setup = outlook.setup
         if setup.is_assumed:
             yield f"{setup.where}: its n8n version is unknown; the newest known version is assumed."
         yield from _unseen(setup.workload)
-    if scene.texts and not outlooks:
+    if deployment.texts and not outlooks:
         yield "No worker was found: neither an n8n worker nor a library that you named."
 
 

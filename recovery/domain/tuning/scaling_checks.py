@@ -72,16 +72,18 @@ def check_spot_nodes(setup: WorkerSetup, better: WorkerTiming) -> Iterator[Tunin
     yield TuningFinding("spot-notice", Severity.MEDIUM, setup.where, says, arithmetic, remedy)
 
 
-def check_connections(scene: DeploymentFiles) -> Iterator[TuningFinding]:
+def check_connections(deployment: DeploymentFiles) -> Iterator[TuningFinding]:
     """Finds more connections than PostgreSQL takes: mains, workers and webhook processors open a pool each."""
     counted = [
-        one for one in scene.workloads if one.kind is not WorkloadKind.ENVIRONMENT and is_n8n(one) and _is_postgres(one)
+        one
+        for one in deployment.workloads
+        if one.kind is not WorkloadKind.ENVIRONMENT and is_n8n(one) and _is_postgres(one)
     ]
-    if not counted or any(_image(one).startswith(_POOLERS) for one in scene.workloads):
+    if not counted or any(_image(one).startswith(_POOLERS) for one in deployment.workloads):
         return
-    sums = [(one, _most(scene, one), pool) for one in counted if (pool := _pool(one)) is not None]
+    sums = [(one, _most(deployment, one), pool) for one in counted if (pool := _pool(one)) is not None]
     total, processes = sum(count * pool for _, count, pool in sums), sum(count for _, count, _ in sums)
-    limit = _limit(scene)
+    limit = _limit(deployment)
     if total <= limit:
         return
     least = "at least " if len(sums) < len(counted) else ""  # the pool size of one is not in the files
@@ -193,8 +195,8 @@ def _prefix(setup: WorkerSetup) -> str | None:
     return setting.value.strip("{}") if re.fullmatch(r"[\w{}.-]{1,60}", setting.value) else None
 
 
-def _most(scene: DeploymentFiles, workload: Workload) -> int:
-    scaled = next((one.most for one in scene.scalers if one.scales(workload)), None)
+def _most(deployment: DeploymentFiles, workload: Workload) -> int:
+    scaled = next((one.most for one in deployment.scalers if one.scales(workload)), None)
     return scaled or (1 if workload.replicas is None else workload.replicas)
 
 
@@ -211,9 +213,9 @@ def _is_postgres(workload: Workload) -> bool:
     return setting is None or setting.value in _POSTGRES
 
 
-def _limit(scene: DeploymentFiles) -> int:
+def _limit(deployment: DeploymentFiles) -> int:
     """Returns how many connections PostgreSQL leaves to applications, as the files say, or by default."""
-    said = (" ".join(one.words) for one in scene.workloads if _image(one).startswith(("postgres", "pgvector")))
+    said = (" ".join(one.words) for one in deployment.workloads if _image(one).startswith(("postgres", "pgvector")))
     found = next((match for words in said if (match := _MAX_CONNECTIONS.search(words))), None)
     return (int(found[1]) if found else _POSTGRES_MAX) - _POSTGRES_KEPT
 

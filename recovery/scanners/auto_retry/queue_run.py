@@ -183,8 +183,8 @@ class QueueAutoRetry:
         self._candidates.put_back([due for due in going if due.id not in admitted])
         going = [due for due in going if due.id in admitted]
         sentence = self._scanner_actions.policy(ref).sentence(PolicyScanner.AUTO_RETRY, self._clock())
-        wishes = [ScannerActionRequest(ExpectedJob.of(due.failed.row), _what(due), sentence) for due in going]
-        finds = self._scanner_actions.do(Action.RETRY, ref, wishes)
+        requests = [ScannerActionRequest(ExpectedJob.of(due.failed.row), _what(due), sentence) for due in going]
+        finds = self._scanner_actions.do(Action.RETRY, ref, requests)
         self.finds += finds
         stayed = [find.job.id for find in finds if find.outcome not in _WENT]
         if stayed:

@@ -189,8 +189,8 @@ class _Work:
             return
         policy = self.scanner_actions.policy(ref).sentence(PolicyScanner.STARTUP_SWEEP, now)
         options = ActionOptions(at_start=occasion.is_start)
-        wishes = [ScannerActionRequest(ExpectedJob.of(one.look.row), one.evidence, policy) for one in found]
-        self._keep(self.scanner_actions.do(Action.REQUEUE, ref, wishes, options))
+        requests = [ScannerActionRequest(ExpectedJob.of(one.look.row), one.evidence, policy) for one in found]
+        self._keep(self.scanner_actions.do(Action.REQUEUE, ref, requests, options))
 
     def _keep(self, finds: Sequence[ScannerFinding]) -> None:
         """Keeps the finds of all attempts, and the first finds of unchanged rows."""

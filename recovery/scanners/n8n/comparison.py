@@ -40,8 +40,8 @@ class ComparisonScanner:
         self._instances = instance_store.read_all(self._registry, self._instances, now)
         for n8n in self._registry.config.n8n:
             version = instance_store.version_of(self._instances.get(n8n.name))
-            wish = ComparisonRequest(self._newest(), now, self._young.get(n8n.name, {}), version=version)
-            found.append(compare(self._registry, n8n, wish))
+            request = ComparisonRequest(self._newest(), now, self._young.get(n8n.name, {}), version=version)
+            found.append(compare(self._registry, n8n, request))
         if self._may():
             comparison_store.publish(store, found)
             jobless_executions.remember(store, found)

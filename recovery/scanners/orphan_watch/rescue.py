@@ -119,7 +119,9 @@ class OrphanRescue:
     ) -> list[ScannerFinding]:
         return list(
             scanner_actions.do(
-                Action.REQUEUE, ref, [self._wish(one, ExpectedJob.of(one.one.row), scanner_actions) for one in going]
+                Action.REQUEUE,
+                ref,
+                [self._action_request(one, ExpectedJob.of(one.one.row), scanner_actions) for one in going],
             )
         )
 
@@ -129,12 +131,12 @@ class OrphanRescue:
         held = self._held(ref, going, scanner_actions)
         if not held:
             return []
-        wishes = [self._wish(one, held[one.ref.id], scanner_actions) for one in going if one.ref.id in held]
+        requests = [self._action_request(one, held[one.ref.id], scanner_actions) for one in going if one.ref.id in held]
         return incident_guard.release_as_proven(
             ref,
             list(held),
             going[0].around.now,
-            lambda: scanner_actions.do(Action.RELEASE, ref, wishes, ActionOptions(requeue=True)),
+            lambda: scanner_actions.do(Action.RELEASE, ref, requests, ActionOptions(requeue=True)),
         )
 
     def _held(
@@ -157,7 +159,9 @@ class OrphanRescue:
         }
 
     @staticmethod
-    def _wish(one: RescueCandidate, seen: ExpectedJob, scanner_actions: ScannerActions) -> ScannerActionRequest:
+    def _action_request(
+        one: RescueCandidate, seen: ExpectedJob, scanner_actions: ScannerActions
+    ) -> ScannerActionRequest:
         return ScannerActionRequest(
             seen, one.what, scanner_actions.policy(one.ref.queue).sentence(PolicyScanner.ORPHAN_WATCH, one.around.now)
         )

@@ -106,12 +106,12 @@ class ScannerActions:
         self,
         act: Action,
         queue: QueueRef,
-        wishes: Sequence[ScannerActionRequest],
+        requests: Sequence[ScannerActionRequest],
         options: ActionOptions = ActionOptions(),  # noqa: B008 -- frozen
     ) -> tuple[ScannerFinding, ...]:
         """Performs an action; returns a find per request, in order. Raises no error of a store, audit or lease."""
         finds: dict[str, ScannerFinding] = {}
-        for reason, mine in _by_policy(wishes):
+        for reason, mine in _by_policy(requests):
             order = ActionCommand(
                 act,
                 queue,
@@ -122,18 +122,18 @@ class ScannerActions:
                 installation=self._leader_token.installation if self._leader_token else "",
             )
             finds |= self._in_chunks(order, mine)
-        return tuple(finds[wish.seen.id] for wish in wishes)
+        return tuple(finds[request.seen.id] for request in requests)
 
-    def _in_chunks(self, order: ActionCommand, wishes: Sequence[ScannerActionRequest]) -> dict[str, ScannerFinding]:
+    def _in_chunks(self, order: ActionCommand, requests: Sequence[ScannerActionRequest]) -> dict[str, ScannerFinding]:
         finds: dict[str, ScannerFinding] = {}
-        while rest := wishes[len(finds) :]:
+        while rest := requests[len(finds) :]:
             if why := self.why_not(order.queue) or self._full(order.queue):
-                return finds | {wish.seen.id: _left(order.queue, wish, why) for wish in rest}
+                return finds | {request.seen.id: _left(order.queue, request, why) for request in rest}
             part = rest[: min(CHUNK, self.room(order.queue))]
-            finds |= self._carry_out(replace(order, jobs=tuple(wish.seen for wish in part)), part)
+            finds |= self._carry_out(replace(order, jobs=tuple(request.seen for request in part)), part)
         return finds
 
-    def _carry_out(self, order: ActionCommand, wishes: Sequence[ScannerActionRequest]) -> dict[str, ScannerFinding]:
+    def _carry_out(self, order: ActionCommand, requests: Sequence[ScannerActionRequest]) -> dict[str, ScannerFinding]:
         """Makes the one call that changes jobs. If it raises, nothing was done, or the error has the results."""
         queue, results = order.queue, tuple[JobResult, ...]()
         try:
@@ -144,19 +144,19 @@ class ScannerActions:
                 self._stop(why)
             else:  # another console acts here; other deployments are not affected
                 self._away[queue.deployment] = why
-            results = error.results or self._all(wishes, str(error))
+            results = error.results or self._all(requests, str(error))
         except NotRecorded as error:
-            results = self._failed(queue, wishes, self._stop(str(error)))
+            results = self._failed(queue, requests, self._stop(str(error)))
         except StoreError as error:
             self._away[queue.deployment] = str(error)
-            results = self._failed(queue, wishes, str(error))
+            results = self._failed(queue, requests, str(error))
         except (Unsupported, Missing, BadOrder) as error:
-            results = self._failed(queue, wishes, str(error))
+            results = self._failed(queue, requests, str(error))
         else:
             self._learn(queue, results)
         self._try_rights(queue, results)
         self._done[queue] += sum(one.outcome in _COUNTED for one in results)
-        return {wish.seen.id: _done(order, wish, one) for wish, one in zip(wishes, results, strict=True)}
+        return {request.seen.id: _done(order, request, one) for request, one in zip(requests, results, strict=True)}
 
     def _learn(self, queue: QueueRef, results: Iterable[JobResult]) -> None:
         """Ends the actions on a deployment whose store became unavailable in the middle of a call."""
@@ -189,14 +189,14 @@ class ScannerActions:
         self._fault(said)
         return said
 
-    def _failed(self, queue: QueueRef, wishes: Sequence[ScannerActionRequest], why: str) -> tuple[JobResult, ...]:
+    def _failed(self, queue: QueueRef, requests: Sequence[ScannerActionRequest], why: str) -> tuple[JobResult, ...]:
         self._fault(f"{printable(str(queue))}: {why}")
-        return self._all(wishes, why)
+        return self._all(requests, why)
 
     @staticmethod
-    def _all(wishes: Sequence[ScannerActionRequest], why: str) -> tuple[JobResult, ...]:
+    def _all(requests: Sequence[ScannerActionRequest], why: str) -> tuple[JobResult, ...]:
         """Returns a refused result for every job: none was changed."""
-        return tuple(JobResult(wish.seen.id, Outcome.REFUSED, why) for wish in wishes)
+        return tuple(JobResult(request.seen.id, Outcome.REFUSED, why) for request in requests)
 
     def _lost(self) -> str:
         """Returns why this run may change nothing any more; "" while the scheduler leads."""
@@ -235,18 +235,20 @@ def _refusals() -> RightsRefusals:
         return {}
 
 
-def _by_policy(wishes: Sequence[ScannerActionRequest]) -> Iterator[tuple[str, list[ScannerActionRequest]]]:
+def _by_policy(requests: Sequence[ScannerActionRequest]) -> Iterator[tuple[str, list[ScannerActionRequest]]]:
     """Groups requests by policy sentence, as one call has one reason; a job requested twice is kept once."""
-    once = {wish.seen.id: wish for wish in reversed(wishes)}.values()
+    once = {request.seen.id: request for request in reversed(requests)}.values()
     groups: dict[str, list[ScannerActionRequest]] = {}
-    for wish in reversed(once):
-        groups.setdefault(wish.policy, []).append(wish)
+    for request in reversed(once):
+        groups.setdefault(request.policy, []).append(request)
     yield from groups.items()
 
 
-def _left(queue: QueueRef, wish: ScannerActionRequest, why: str) -> ScannerFinding:
-    return ScannerFinding(queue.job(wish.seen.id), wish.what, why)
+def _left(queue: QueueRef, request: ScannerActionRequest, why: str) -> ScannerFinding:
+    return ScannerFinding(queue.job(request.seen.id), request.what, why)
 
 
-def _done(order: ActionCommand, wish: ScannerActionRequest, one: JobResult) -> ScannerFinding:
-    return ScannerFinding(order.queue.job(one.job), wish.what, wish.policy, order.act, one.outcome, one.why, one.audit)
+def _done(order: ActionCommand, request: ScannerActionRequest, one: JobResult) -> ScannerFinding:
+    return ScannerFinding(
+        order.queue.job(one.job), request.what, request.policy, order.act, one.outcome, one.why, one.audit
+    )

@@ -227,14 +227,14 @@ class _Look:
                 wanted.setdefault(_deed(one), []).append(
                     ScannerActionRequest(ExpectedJob.of(one.row), self._what(one), sentence)
                 )
-        for deed, wishes in wanted.items():
-            self.finds += self._done(queue.ref, deed, wishes)
+        for deed, requests in wanted.items():
+            self.finds += self._done(queue.ref, deed, requests)
 
-    def _done(self, ref: QueueRef, deed: _Deed, wishes: list[ScannerActionRequest]) -> Sequence[ScannerFinding]:
+    def _done(self, ref: QueueRef, deed: _Deed, requests: list[ScannerActionRequest]) -> Sequence[ScannerFinding]:
         def do() -> tuple[ScannerFinding, ...]:
-            return self.scanner_actions.do(deed.act, ref, wishes, deed.options)
+            return self.scanner_actions.do(deed.act, ref, requests, deed.options)
 
-        ids = [wish.seen.id for wish in wishes]
+        ids = [request.seen.id for request in requests]
         return incident_guard.release_as_proven(ref, ids, self.now, do) if deed is _RELEASE else do()
 
     def _what(self, one: StaleJob) -> str:

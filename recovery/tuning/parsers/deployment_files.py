@@ -30,7 +30,7 @@ _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 def parse_files(files: Iterable[tuple[str, bytes]]) -> DeploymentFiles:
     """Parses the files. Raises Illegible, which names the file and the line."""
     given = decode_files(files)
-    return _Reading(given).scene()
+    return _Reading(given).deployment()
 
 
 class _Reading:
@@ -42,7 +42,7 @@ class _Reading:
         self._policies: list[EvictionSetting] = []
         self._remarks: list[str] = []
 
-    def scene(self) -> DeploymentFiles:
+    def deployment(self) -> DeploymentFiles:
         plain = {name: text for name, text in self._given.items() if text.strip() and env_file.is_env(text)}
         variables = {name: env_file.values(name, text) for name, text in plain.items()}
         for name, text in self._given.items():

@@ -31,34 +31,34 @@ class _Look(NamedTuple):
     is_sure: bool
 
 
-def window(wire: CommandClient, scene: QueueContext, place: StatePlace, wish: PageRequest) -> IdWindow:
-    start = offset(wish.cursor)
-    look = _look(wire, scene, place.key(scene.keys), start, wish)
+def window(wire: CommandClient, context: QueueContext, place: StatePlace, request: PageRequest) -> IdWindow:
+    start = offset(request.cursor)
+    look = _look(wire, context, place.key(context.keys), start, request)
     for margin in _MARGINS:
         if look.is_sure:
             break
-        start = _found_again(wire, scene, place, start, from_tail=wish.ascending)
-        look = _look(wire, scene, place.key(scene.keys), start, wish._replace(margin=margin))
-    return _window(scene, look, wish.size)
+        start = _found_again(wire, context, place, start, from_tail=request.ascending)
+        look = _look(wire, context, place.key(context.keys), start, request._replace(margin=margin))
+    return _window(context, look, request.size)
 
 
-def _look(wire: CommandClient, scene: QueueContext, key: bytes, start: ListCursor, wish: PageRequest) -> _Look:
+def _look(wire: CommandClient, context: QueueContext, key: bytes, start: ListCursor, request: PageRequest) -> _Look:
     """Reads one id more in front, to know the place again, and one behind, to know whether there is more."""
-    first = max(0, start.rows - 1 - wish.margin) if start.anchor else start.rows
-    count = start.rows - first + wish.size + 1 + wish.margin
-    part = _slice(key, first, count, from_tail=wish.ascending)
+    first = max(0, start.rows - 1 - request.margin) if start.anchor else start.rows
+    count = start.rows - first + request.size + 1 + request.margin
+    part = _slice(key, first, count, from_tail=request.ascending)
     length, tail, found = wire.call([(b"LLEN", key), (b"LRANGE", key, -2, -1), part])
-    raise_if_refused(found, scene.ref, b"LRANGE")
+    raise_if_refused(found, context.ref, b"LRANGE")
     ids = decode.items(found)
-    check_id_lengths(ids, scene.ref, key)
-    if wish.ascending:
+    check_id_lengths(ids, context.ref, key)
+    if request.ascending:
         ids.reverse()
     is_known = start.anchor in ids
     skip = ids.index(start.anchor) + 1 if is_known else start.rows - first
-    markers = sum(map(scene.layout.is_marker, decode.items(tail)))
+    markers = sum(map(context.layout.is_marker, decode.items(tail)))
     total = decode.count(length)
     is_last = len(ids) < count
-    is_whole = is_last or len(ids) - skip > wish.size
+    is_whole = is_last or len(ids) - skip > request.size
     is_sure = not start.anchor or (is_known and is_whole)
     return _Look(first + skip, ids[skip:], total and total - markers, is_last, is_sure)
 
@@ -70,10 +70,10 @@ def _slice(key: bytes, first: int, count: int, *, from_tail: bool) -> Command:
 
 
 def _found_again(
-    wire: CommandClient, scene: QueueContext, place: StatePlace, start: ListCursor, *, from_tail: bool
+    wire: CommandClient, context: QueueContext, place: StatePlace, start: ListCursor, *, from_tail: bool
 ) -> ListCursor:
     """Returns where the page starts now. Without LPOS (Redis < 6.0.6) the old offset has to do."""
-    key, rank = place.key(scene.keys), -1 if from_tail else 1
+    key, rank = place.key(context.keys), -1 if from_tail else 1
     length, index = wire.call(
         [(b"LLEN", key), (b"LPOS", key, start.anchor, b"RANK", rank, b"MAXLEN", start.rows + SLACK)]
     )
@@ -86,12 +86,12 @@ def _found_again(
     return ListCursor(0 if is_taken else start.rows)
 
 
-def _window(scene: QueueContext, look: _Look, size: int) -> IdWindow:
+def _window(context: QueueContext, look: _Look, size: int) -> IdWindow:
     start = look.start
     shown = look.ids[:size]
     has_more = len(look.ids) > size or (bool(shown) and not look.is_last)
     return IdWindow(
-        tuple(JobIdEntry(id) for id in shown if not scene.layout.is_marker(id)),
+        tuple(JobIdEntry(id) for id in shown if not context.layout.is_marker(id)),
         look.total,
         str(ListCursor(start + len(shown), shown[-1])) if has_more else "",
         str(ListCursor(max(0, start - size))) if start else "",

@@ -19,7 +19,7 @@ MARGIN = 500  # ids on both sides of that part: jobs come and go meanwhile
 
 def read(
     wire: CommandClient,
-    scene: QueueContext,
+    context: QueueContext,
     place: StatePlace,
     *,
     cursor: str,
@@ -32,25 +32,25 @@ def read(
     """
     size = max(1, min(size, READ_LIMIT))
     ascending = not place.newest_first if oldest_first is None else oldest_first
-    seen = window(wire, scene, place, cursor=cursor, size=size, oldest_first=ascending)
-    known = script_reads.look_at_page(wire, scene, place, seen, from_tail=ascending) if by_script else {}
+    seen = window(wire, context, place, cursor=cursor, size=size, oldest_first=ascending)
+    known = script_reads.look_at_page(wire, context, place, seen, from_tail=ascending) if by_script else {}
     left = [entry for entry in seen.entries if decode_name(entry.id) not in known]
-    known |= {row.id: row for row in job_rows.read(wire, scene, place.state, left)}
+    known |= {row.id: row for row in job_rows.read(wire, context, place.state, left)}
     found = [known[decode_name(entry.id)] for entry in seen.entries]
-    return JobRowPage(tuple(drop_moved(wire, scene, place, found)), seen.total, seen.next, seen.previous)
+    return JobRowPage(tuple(drop_moved(wire, context, place, found)), seen.total, seen.next, seen.previous)
 
 
-def drop_moved(wire: CommandClient, scene: QueueContext, place: StatePlace, found: Sequence[JobRow]) -> list[JobRow]:
+def drop_moved(wire: CommandClient, context: QueueContext, place: StatePlace, found: Sequence[JobRow]) -> list[JobRow]:
     """Leaves out the jobs that left the place between the reading of its ids and of their fields.
 
     Such a job looks like one without a hash, or like an active one without a lock: exactly what a person is
     alarmed by. So these are asked again, lock first: no lock and then still active is what the row says.
     """
     doubtful = [row for row in found if _is_doubtful(row) and not row.is_one_moment]
-    looks = _second_look(wire, scene, place, doubtful) if doubtful else ()
+    looks = _second_look(wire, context, place, doubtful) if doubtful else ()
     again = dict(zip((row.id for row in doubtful), looks, strict=True))
     kept = (again.get(row.id, row) for row in found)
-    return [row for row in kept if row is not None and not job_rows.is_old_marker(scene, row)]
+    return [row for row in kept if row is not None and not job_rows.is_old_marker(context, row)]
 
 
 def _is_doubtful(row: JobRow) -> bool:
@@ -58,42 +58,42 @@ def _is_doubtful(row: JobRow) -> bool:
 
 
 def _second_look(
-    wire: CommandClient, scene: QueueContext, place: StatePlace, found: Sequence[JobRow]
+    wire: CommandClient, context: QueueContext, place: StatePlace, found: Sequence[JobRow]
 ) -> list[JobRow | None]:
     """Reads doubtful rows again; None for one that has left. A refused read leaves the row as it was."""
     ids = [encode_name(row.id) for row in found]
-    stretch = _stretch(wire, scene, place, ids)
-    looks = [command for id in ids for command in locks.ask(scene.keys, id)]
-    there = [stretch] if stretch else [job_location.ask(scene, place, id) for id in ids]
+    stretch = _stretch(wire, context, place, ids)
+    looks = [command for id in ids for command in locks.ask(context.keys, id)]
+    there = [stretch] if stretch else [job_location.ask(context, place, id) for id in ids]
     replies = wire.call([*looks, *there])
     answers = replies[len(looks) :]
-    here = _listed(wire, scene, place, ids, answers[0]) if stretch else _named(ids, answers)
+    here = _listed(wire, context, place, ids, answers[0]) if stretch else _named(ids, answers)
     pairs = zip(replies[: len(looks) : 2], replies[1 : len(looks) : 2], strict=True)
     return [_again(row, *lock) if id in here else None for row, id, lock in zip(found, ids, pairs, strict=True)]
 
 
-def _stretch(wire: CommandClient, scene: QueueContext, place: StatePlace, ids: Sequence[bytes]) -> Command | None:
+def _stretch(wire: CommandClient, context: QueueContext, place: StatePlace, ids: Sequence[bytes]) -> Command | None:
     """Returns the part of a list where many of a page stand. One by one, a hundred deep ones cost 50 ms."""
     if not place.is_list or len(ids) < MANY:
         return None
     ends = [
-        decode.count(reply) for reply in wire.call([job_location.ask(scene, place, id) for id in (ids[0], ids[-1])])
+        decode.count(reply) for reply in wire.call([job_location.ask(context, place, id) for id in (ids[0], ids[-1])])
     ]
     at = sorted(end for end in ends if end is not None)
     if len(at) < 2 or at[1] - at[0] > 2 * MARGIN:
         return None
-    return b"LRANGE", place.key(scene.keys), max(0, at[0] - MARGIN), at[1] + MARGIN
+    return b"LRANGE", place.key(context.keys), max(0, at[0] - MARGIN), at[1] + MARGIN
 
 
 def _listed(
-    wire: CommandClient, scene: QueueContext, place: StatePlace, ids: Sequence[bytes], stretch: Any
+    wire: CommandClient, context: QueueContext, place: StatePlace, ids: Sequence[bytes], stretch: Any
 ) -> set[bytes]:
     """Returns the ids that are in the list: others move it, so what is not in the stretch may still be in the list."""
     here = set(decode.items(stretch))
     missed = [id for id in ids if id not in here]
     if not missed:
         return here
-    return here | _named(missed, wire.call([job_location.ask(scene, place, id) for id in missed]))
+    return here | _named(missed, wire.call([job_location.ask(context, place, id) for id in missed]))
 
 
 def _named(ids: Sequence[bytes], replies: Sequence[Any]) -> set[bytes]:

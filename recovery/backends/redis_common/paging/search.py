@@ -42,7 +42,7 @@ class SearchTerms(NamedTuple):
 
 
 def run(
-    wire: CommandClient, scene: QueueContext, place: StatePlace, wanted: SearchTerms, *, cursor: str, budget: int
+    wire: CommandClient, context: QueueContext, place: StatePlace, wanted: SearchTerms, *, cursor: str, budget: int
 ) -> JobSearchSlice:
     """Searches one slice. It stops after `budget` jobs, or when a page of hits is full."""
     hits: list[JobRow] = []
@@ -51,22 +51,22 @@ def run(
     budget = max(1, min(budget, BUDGET))
     while True:
         size = min(STEP, budget - examined)
-        seen = window(wire, scene, place, cursor=cursor, size=size)
+        seen = window(wire, context, place, cursor=cursor, size=size)
         total = seen.total if total is None else total
-        fitting, unread = _fitting(wire, scene, wanted, seen.entries)
-        hits += pages.drop_moved(wire, scene, place, job_rows.read(wire, scene, place.state, fitting))
+        fitting, unread = _fitting(wire, context, wanted, seen.entries)
+        hits += pages.drop_moved(wire, context, place, job_rows.read(wire, context, place.state, fitting))
         examined, skipped, cursor = examined + len(seen.entries), skipped + unread, seen.next
         if not cursor or examined >= budget or len(hits) >= LIST_LIMIT:
             return JobSearchSlice(tuple(hits), examined, total, cursor, skipped)
 
 
 def _fitting(
-    wire: CommandClient, scene: QueueContext, wanted: SearchTerms, entries: Sequence[JobIdEntry]
+    wire: CommandClient, context: QueueContext, wanted: SearchTerms, entries: Sequence[JobIdEntry]
 ) -> tuple[list[JobIdEntry], int]:
     """Returns the entries that fit, and how many payloads were too long to be compared."""
     if not entries:
         return [], 0
-    keys = [scene.keys.job(entry.id) for entry in entries]
+    keys = [context.keys.job(entry.id) for entry in entries]
     sizes = wire.call([command for key in keys for command in lengths(key, _FIELDS)])
     limits = (_NAME_BYTES, TEXT_LIMIT if wanted.texts else 0)
     names = [_readable(sizes[at * 2 : at * 2 + 2], limits) for at in range(len(keys))]

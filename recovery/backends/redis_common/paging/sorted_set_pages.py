@@ -21,18 +21,18 @@ _STEP = 1000  # members read at once when the last job shown is gone and shared 
 _ROUNDS = 200  # a set that keeps moving under our feet gets this many tries; 200,000 jobs of one millisecond too
 
 
-def window(wire: CommandClient, scene: QueueContext, place: StatePlace, wish: PageRequest) -> IdWindow:
-    key = place.key(scene.keys)
-    start, size = spot(wish.cursor), wish.size
+def window(wire: CommandClient, context: QueueContext, place: StatePlace, request: PageRequest) -> IdWindow:
+    key = place.key(context.keys)
+    start, size = spot(request.cursor), request.size
     if start is not None:
         (total,) = wire.call([(b"ZCARD", key)])
-        entries = _Way(scene.ref, key, start, wish.ascending is not start.is_back).beyond(wire, size + 1)
+        entries = _Way(context.ref, key, start, request.ascending is not start.is_back).beyond(wire, size + 1)
         if not start.is_back:
             return _forward(entries, decode.count(total), size, start)
         if entries:
             return _backward(entries, decode.count(total), size)
-    total, found = wire.call([(b"ZCARD", key), _range(key, 0, size + 1, wish.ascending)])
-    return _forward(_entries(found, scene.ref, key), decode.count(total), size, None)
+    total, found = wire.call([(b"ZCARD", key), _range(key, 0, size + 1, request.ascending)])
+    return _forward(_entries(found, context.ref, key), decode.count(total), size, None)
 
 
 class _Way(NamedTuple):

@@ -12,7 +12,7 @@ __all__ = ["IdWindow", "JobIdEntry", "window"]
 
 def window(
     wire: CommandClient,
-    scene: QueueContext,
+    context: QueueContext,
     place: StatePlace,
     *,
     cursor: str,
@@ -22,4 +22,4 @@ def window(
     """Costs O(log n + size) in a sorted set; in a list a seek of O(n / 1000) and, when jobs moved, one LPOS."""
     ascending = not place.newest_first if oldest_first is None else oldest_first
     read = list_pages.window if place.is_list else sorted_set_pages.window
-    return read(wire, scene, place, PageRequest(cursor, size, ascending))
+    return read(wire, context, place, PageRequest(cursor, size, ascending))
