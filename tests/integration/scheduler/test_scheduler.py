@@ -27,14 +27,14 @@ pytestmark = pytest.mark.django_db  # each run closes connections that are too o
 _HANGS = """
 import threading, sys, django
 django.setup()
-from recovery.scheduler import role_switch, process
+from recovery.scheduler import process
 from recovery.scheduler.plan import PlanEntry, SchedulerPlan
 process.GRACE = 0.5
 def hang(now):
     print("hanging", file=sys.stderr, flush=True)
     threading.Event().wait()
 def _nothing(): pass
-role_switch.leader_plan = lambda *_: SchedulerPlan((PlanEntry("collect", 60, hang),), _nothing, _nothing)
+process.leader_plan = lambda *_: SchedulerPlan((PlanEntry("collect", 60, hang),), _nothing, _nothing)
 from recovery.config import current
 process.run(current())
 """
@@ -103,9 +103,7 @@ def test_its_heart_beats_until_a_look_at_the_queues_hangs(
     start: Callable[..., Process], valkey: Store, serve: Callable[..., Store], tmp_path: Path
 ) -> None:
     beats = tmp_path / "heartbeat"
-    fast = (
-        "from recovery.processes import heartbeat\nheartbeat.EVERY, role_switch.STUCK = 0.1, 1.0\nfrom recovery.config"
-    )
+    fast = "from recovery.processes import heartbeat\nheartbeat.EVERY, process.STUCK = 0.1, 1.0\nfrom recovery.config"
     environ = {**_urls(valkey, serve()), "UNSTALL_HEARTBEAT_PATH": str(beats)}
     one = start("-c", _HANGS.replace("from recovery.config", fast), **environ)
     one.says("hanging")

@@ -23,7 +23,7 @@ DATABASE = "unstall.sqlite3"
 _SCHEDULER = """
 import json, sys, django
 django.setup()
-from recovery.scheduler import heartbeat, lease_holder, lease, role_switch
+from recovery.scheduler import heartbeat, lease_holder, lease
 changed, place = json.loads(sys.argv[1]), sys.argv[2]
 for name, value in changed.items():
     module = heartbeat if name == "LIFE" else lease
