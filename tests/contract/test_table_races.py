@@ -76,7 +76,7 @@ def one_round(jobs: Jobs, wire: SqlClient, sweepers: int, chance: random.Random,
 
 def take(wire: SqlClient, found: Sequence[OrphanRow], met: threading.Event) -> list[int]:
     """What this sweep changed."""
-    with job_tables_queries.scene(wire, REF) as scene:
+    with job_tables_queries.table_context(wire, REF) as scene:
         assert met.wait(60)
         return [int(one.id) for one in sweep.recover_rows(scene, found, SweepTrigger()) if one.outcome.value == "done"]
 

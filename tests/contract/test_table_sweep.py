@@ -118,7 +118,7 @@ def test_a_row_that_moved_since_it_was_seen_is_left_and_counted(jobs: Jobs) -> N
     jobs.place.run("UPDATE jobs SET status = 'done' WHERE id = ?", int(finished))
     jobs.place.run("UPDATE jobs SET worker = 'b' WHERE id = ?", int(taken))
     jobs.place.run(f"UPDATE jobs SET lease_until = {jobs.moment(600)} WHERE id = ?", int(renewed))
-    with sweep.job_tables_queries.scene(wire, REF) as scene:
+    with sweep.job_tables_queries.table_context(wire, REF) as scene:
         done = {one.id: one.outcome.value for one in sweep.recover_rows(scene, found, TIME)}
     assert done == {finished: "refused", taken: "refused", renewed: "refused", free: "done"}
     assert jobs.status(finished, taken, renewed, free) == ["done", "running", "running", "pending"]

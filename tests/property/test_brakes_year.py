@@ -163,7 +163,7 @@ class Year:
         job.ends_at = self.now + self.dice.randint(SECOND, LONGEST_RUN)
         self.out[job.id] = replace(job)
         del self.failed[job.id]
-        self.auto_retryed += 1
+        self.auto_retried += 1
 
     def _check_that_it_closes(self) -> None:
         """An upstream that is well is found out without a person: one pause, one look, one run, one look for each probe

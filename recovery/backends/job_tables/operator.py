@@ -71,7 +71,7 @@ class TableOperator:
         seen = {one.id: one for one in jobs}
         decide = _DECIDE[act]
         table = wire.table(target.ref.base)
-        with job_tables_queries.context(wire, target.ref) as context:
+        with job_tables_queries.table_context(wire, target.ref) as context:
             try:
                 return updates.update_rows(
                     context, list(seen), lambda look: decide(table, seen[look.row.id], look, options)

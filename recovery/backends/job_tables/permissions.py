@@ -15,7 +15,7 @@ _STANDBY = "cannot execute UPDATE in a read-only transaction"
 
 def missing_permissions(wire: object, ref: QueueRef) -> str:
     """Returns what the database says that its user may not do; "" when it may do all of it. Raises StoreError."""
-    with job_tables_queries.context(wire, ref) as context:
+    with job_tables_queries.table_context(wire, ref) as context:
         try:
             return _tried(context)
         except (AccessDenied, ReadOnlyStore) as error:

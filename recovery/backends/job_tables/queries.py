@@ -53,7 +53,7 @@ class TableContext:
 
 
 @contextmanager
-def context(wire: object, ref: QueueRef) -> Iterator[TableContext]:
+def table_context(wire: object, ref: QueueRef) -> Iterator[TableContext]:
     """Opens a session on the table. Raises QueueMissing and StoreError."""
     database = as_sql_client(wire)
     try:

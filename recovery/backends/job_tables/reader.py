@@ -123,7 +123,7 @@ class TableReader:
 
     def look(self, wire: object, ref: QueueRef) -> TableSample:
         """Reads all counts, the oldest of each, and which worker has what; raises StoreError."""
-        with job_tables_queries.context(wire, ref) as context:
+        with job_tables_queries.table_context(wire, ref) as context:
             return counts.sample(context)
 
     def sample_plan(self, ref: QueueRef) -> tuple[Command, ...]:
@@ -150,7 +150,7 @@ class TableReader:
         oldest_first: bool | None = None,
         by_script: bool = False,
     ) -> JobRowPage:
-        with job_tables_queries.context(wire, ref) as context:
+        with job_tables_queries.table_context(wire, ref) as context:
             return job_tables_queries.page(context, state, cursor=cursor, size=size, oldest_first=oldest_first)
 
     def following(self, wire: object, ref: QueueRef, wanted: Sequence[tuple[str, JobState]]) -> None:
@@ -165,12 +165,12 @@ class TableReader:
     def rows(
         self, wire: object, ref: QueueRef, wanted: Sequence[tuple[str, JobState]], *, by_script: bool = False
     ) -> tuple[JobRow | None, ...]:
-        with job_tables_queries.context(wire, ref) as context:
+        with job_tables_queries.table_context(wire, ref) as context:
             found = job_tables_queries.by_ids(context, [id for id, _ in wanted])
         return tuple(job_tables_queries.row_of(found.get(id)) for id, _ in wanted)
 
     def job(self, wire: object, ref: QueueRef, id: str, *, limit: int = TEXT_LIMIT) -> Job:
-        with job_tables_queries.context(wire, ref) as context:
+        with job_tables_queries.table_context(wire, ref) as context:
             look = job_tables_queries.by_ids(context, [id]).get(id)
             fields = _fields(context, look.id, limit) if look else {}
         if look is None or not fields:
@@ -206,7 +206,7 @@ class TableReader:
         cursor: str = "",
         budget: int = 1000,
     ) -> JobSearchSlice:
-        with job_tables_queries.context(wire, ref) as context:
+        with job_tables_queries.table_context(wire, ref) as context:
             return run(context, state, name=name, data=data, cursor=cursor, budget=budget)
 
 

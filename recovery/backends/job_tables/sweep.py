@@ -106,7 +106,7 @@ def orphans(wire: object, ref: QueueRef, occasion: SweepTrigger) -> Iterator[tup
     began: int | None = None
     check(as_sql_client(wire).table(ref.base), occasion)
     while True:
-        with job_tables_queries.context(wire, ref) as context:
+        with job_tables_queries.table_context(wire, ref) as context:
             looks = job_tables_queries.window(context, JobState.ACTIVE, WINDOW, last)
             table = context.shape.table
         began = began if began is not None or not looks else looks[0].now
@@ -147,7 +147,7 @@ def sweep(wire: object, ref: QueueRef, occasion: SweepTrigger, most: int) -> Swe
             chunk, room = found[start : start + updates.CHUNK], most - swept.requeued - swept.failed
             swept = replace(swept, more=swept.more or len(chunk) > room)
             if chunk[:room]:
-                with job_tables_queries.context(wire, ref) as context:
+                with job_tables_queries.table_context(wire, ref) as context:
                     swept = _added(swept, recover_rows(context, chunk[:room], occasion))
         if swept.more:
             break
