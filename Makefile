@@ -21,7 +21,7 @@ SBOM := .sbom/unstall.cdx.json
 STATIC := $(shell find static -type f 2>/dev/null)
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 # Most tests wait for a process or a store, so there are more workers than cores.
-WORKERS ?= $(shell n=$$(($(CORES) * 5 / 2)); echo $$((n < 12 ? n : 12)))
+WORKERS ?= $(shell n=$$(($(CORES) * 3)); echo $$((n < 12 ? n : 12)))
 # Which kinds of libraries, stores, databases and looks the gate tries: others each time; the summary says which seed.
 SEED ?= $(shell date +%s)
 # A real Loki has to be built, a real n8n of each generation installed, clients of the API generated: `make test-all`.
