@@ -20,6 +20,8 @@ _BROWSER = "tests/browser/"
 # Seconds that a file of a folder takes about, as long as nobody measured it: those that wait come first, the small ones
 # fill what is left.
 _GUESSES = {"browser": 300.0, "fault": 20.0, "integration": 10.0, "contract": 7.0, "web": 4.0, "property": 1.0}
+# And of one test of these marks. Whoever begins with them does not end with one of a quarter of an hour.
+_LONG = {"long": 120.0, "n8n": 50.0}
 
 
 class ByFile(LoadFileScheduling):
@@ -70,10 +72,11 @@ def read(file: Path) -> dict[str, float]:
 
 
 def _expected(file: Path, items: list[pytest.Item]) -> dict[str, float]:
-    """Seconds of each file by the last run; by its folder where that did not meet it."""
+    """Seconds of each file by the last run; by its marks and its folder where that did not meet it."""
     known, seconds = read(file), defaultdict[str, float](float)
     for item in items:
-        seconds[_scope(item.nodeid)] += known.get(item.nodeid, 0.0)
+        guess = max((_LONG[mark] for mark in _LONG if item.get_closest_marker(mark)), default=0.0)
+        seconds[_scope(item.nodeid)] += known.get(item.nodeid, guess)
     return {scope: took or _GUESSES.get(scope.split("/")[1], 0.5) for scope, took in seconds.items()}
 
 
