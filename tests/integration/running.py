@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import psutil
 
-from tests.support.processes.processes import free_port, run
+from tests.support.processes.processes import free_port, run, spawn
 from tests.support.stores.keys import SECRET_KEY
 from tests.support.waiting import until
 
@@ -32,15 +32,12 @@ class Up:
         self.port = free_port()
         self.lines: list[str] = []
         self._environ = {**_clean(), **self._own(), **(environ or {})}
-        self.process = subprocess.Popen(
+        self.process = spawn(
             [sys.executable, "manage.py", "up"],
-            cwd=ROOT,
-            env=self._environ,
-            stdin=subprocess.DEVNULL,
+            directory=ROOT,
+            environ=self._environ,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -115,7 +112,7 @@ class Up:
         assert self.process.stdout is not None
         with self.process.stdout as stream:
             for line in stream:
-                self.lines.append(line.rstrip())
+                self.lines.append(line.decode(errors="replace").rstrip())
 
 
 def _clean() -> dict[str, str]:

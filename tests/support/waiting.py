@@ -9,7 +9,8 @@ from typing import TypeVar
 from tests.support.patience import patience
 
 T = TypeVar("T")
-_PAUSE = 0.02
+_LEAST, _MOST = 0.02, 0.1  # seconds between two looks
+_SHARE = 20  # of the time waited so far: who waits for long need not look so often, and leaves the processor to others
 
 
 def until(condition: Callable[[], T], seconds: float = 10.0, what: str = "") -> T:
@@ -19,11 +20,12 @@ def until(condition: Callable[[], T], seconds: float = 10.0, what: str = "") -> 
         value = condition()
         if value:
             return value
-        if time.monotonic() - started > patience(seconds):
+        waited = time.monotonic() - started
+        if waited > patience(seconds):
             raise AssertionError(f"not within {seconds:g} s: {what or condition!r}; last seen: {value!r}")
-        _rest()
+        _rest(min(max(_LEAST, waited / _SHARE), _MOST))
 
 
-def _rest() -> None:
+def _rest(seconds: float) -> None:
     """Between two looks at a condition of another process, which nobody announces: the only sleep there is."""
-    time.sleep(_PAUSE)
+    time.sleep(seconds)
