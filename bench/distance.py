@@ -112,8 +112,8 @@ def _measure_far(stack: ExitStack, result: Result, queues: int, *, quick: bool) 
     url = stack.enter_context(stage.away(store.port, RTT_MS))
     product = stack.enter_context(installed(url, queues=queues, settings=_POLICY))
     # A store that has just started holds every scanner until each worker had the time to renew.
-    product.until(lambda: scene.uptime() > killed.BRAKE * LOCK + 2, 120, "the store is old enough")
-    product.until(lambda: not product.state.client.exists(state_keys.SCANNER_HOLDS), 120, "no brake holds")
+    product.until(lambda: scene.uptime() > killed.PAUSE * LOCK + 2, 120, "the store is old enough")
+    product.until(lambda: not product.state.client.exists(state_keys.SCANNER_HOLDS), 120, "nothing is paused")
     wanted = QUICK_SNAPSHOTS if quick else SNAPSHOTS
     every = max(2, wanted // len(scene.holders))  # snapshots between two deaths
     acts = _Acts(product, QUICK_ACTS if quick else ACTS)

@@ -666,7 +666,7 @@ def _scene(stack: ExitStack, fault: Fault, count: int, *, quick: bool) -> RunUnd
         product.schedule(clock.script() if fault.shifts_clock else arguments, clock.environ)
     wait_until_watched(product, 2 if fault.is_armed else 1)
     if fault.is_armed:  # a Redis that is young holds every scanner for a minute
-        product.until(lambda: not product.state.client.exists(state_keys.SCANNER_HOLDS), 120, "no brake holds")
+        product.until(lambda: not product.state.client.exists(state_keys.SCANNER_HOLDS), 120, "nothing is paused")
     return RunUnderFault(product, queue, count, quick, place, keys, clock, server, disk)
 
 

@@ -30,7 +30,7 @@ LOCKS = (10.0, 30.0)  # seconds
 # BullMQ at its defaults needs the lock's time and two of its checks, 30 s apart: what is not back then never will be.
 CHECKS = 2 * 30.0
 SLACK = 30.0
-BRAKE = 2  # lock lengths
+PAUSE = 2  # lock lengths
 AFTER_EXPIRY = (5.0, 10.0)  # p50, p99
 RELEASED = 5.0  # after the kill
 _ARMED = '[policy.orphan_watch]\nmode = "enabled"\n'
@@ -125,7 +125,7 @@ def _one(result: Result, lock: float, queues: int) -> None:
     with ExitStack() as stack:
         scenes = [stack.enter_context(_scene(way, lock, queues)) for way in WAYS]
         # A store that has just started holds every scanner until each worker had the time to renew.
-        until(lambda: all(scene.uptime() > BRAKE * lock + 2 for scene in scenes), 120, "the stores are old enough")
+        until(lambda: all(scene.uptime() > PAUSE * lock + 2 for scene in scenes), 120, "the stores are old enough")
         result.setting = {"library": scenes[0].library.version, "queues": queues, "locks": LOCKS}
         for number in range(queues // TOGETHER):
             for scene in scenes:

@@ -43,7 +43,7 @@ class NavigationEntry:
 
 
 _IDEMPOTENCY = ("idempotency", "idempotency-key", "idempotency-release", "idempotency-forget")
-_SCANNERS = ("scanners", "scanner", "scan-run", "scan-order", "scanner-pause", "policy-edit", "brake-release")
+_SCANNERS = ("scanners", "scanner", "scan-run", "scan-order", "scanner-pause", "policy-edit", "safety-limit-release")
 _USERS = ("users", "user-add", "user-role", "user-active", "user-link", "user-two-factor-off", "sessions-all")
 PAGES = (
     NavigationEntry("Queues", "overview", ("overview", "queue", "job", "search"), "g q"),

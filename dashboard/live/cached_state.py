@@ -176,11 +176,11 @@ class CachedState:
         if failed := next((one for one in answers if isinstance(one, Exception)), None):
             raise failed
         self._refuses = _refusal(probe)
-        clock, ahead, snapshot, scheduler, brakes, scanners, names, *rest = answers
+        clock, ahead, snapshot, scheduler, paused, scanners, names, *rest = answers
         shared_clock.ours.follow(scheduler_status.time_of(clock, ahead))
         inbox, tallies, totals, stored, unread, idempotency, idempotency_keys, mirrors, _, *told = rest
-        scheduler, brakes = (size_limits.string_of(one, size_limits.SMALL_LIMIT) for one in (scheduler, brakes))
-        self.take(size_limits.string_of(snapshot), scheduler, brakes, size_limits.hash_of(scanners))
+        scheduler, paused = (size_limits.string_of(one, size_limits.SMALL_LIMIT) for one in (scheduler, paused))
+        self.take(size_limits.string_of(snapshot), scheduler, paused, size_limits.hash_of(scanners))
         tallies = size_limits.string_of(tallies, size_limits.TALLIES_LIMIT)
         self.packed = PackedMetrics(
             size_limits.string_of(inbox), tallies, totals, size_limits.hash_of(idempotency), int(idempotency_keys)
@@ -205,7 +205,7 @@ class CachedState:
         self,
         raw: bytes | None,
         scheduler: bytes | None,
-        brakes: bytes | None = None,
+        paused: bytes | None = None,
         scanners: Mapping[bytes, bytes] | None = None,
     ) -> None:
         """Takes a complete answer: a snapshot (None keeps the last one), the scheduler that takes them, the paused
@@ -215,7 +215,7 @@ class CachedState:
             self.snapshot = snapshot_store.decode(raw)
             self._raw, self._came_at = raw, shared_clock.steady()
         self.leader = sign = SchedulerStatus.decode(scheduler)
-        self.held = paused_deployments.decode(brakes)
+        self.held = paused_deployments.decode(paused)
         self.pulses = last_runs.decode_runs(scanners or {})
         # The scheduler cannot write its heartbeat while the store takes no writes.
         self._scheduler_alive = True if scheduler is not None else None if self._refuses else False

@@ -82,11 +82,11 @@ def enabled_queues() -> Acting:
 def _context(request: HttpRequest) -> dict[str, Any]:
     now, see = _now(), MASKED
     found = _shown.get("cards", lambda: scanners_queries.cards(now))
-    held = _shown.get("brakes", lambda: safety_limits_queries.all_limits(now))
+    held = _shown.get("limits", lambda: safety_limits_queries.all_limits(now))
     armed = _shown.get("acting", enabled_queues)
     return {
         "cards": [scanners_presenters.card(card, armed, see) for card in found],
-        "brakes": safety_limits_presenters.board(held, now),
+        "limits": safety_limits_presenters.board(held, now),
         "leader": state_cache.leader(),
         **_rights(request),
     }

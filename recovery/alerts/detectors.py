@@ -65,7 +65,9 @@ class AlertDetectors:
             AlertKind.BREAKER: lambda at: _breakers(safety_limits_queries.breakers(at)),
             AlertKind.GATE: lambda at: None if servers is None else _closed(servers, at),
             AlertKind.PAUSE: lambda at: (
-                _brake(store) for store in safety_limits_queries.redis_pauses(at, self._config) if store.is_holding
+                _redis_pause(store)
+                for store in safety_limits_queries.redis_pauses(at, self._config)
+                if store.is_holding
             ),
         }
         found = {kind: self._ask(source, now) for kind, source in asked.items()}
@@ -182,7 +184,7 @@ def _n8n_key(truth: N8nComparison) -> str:
     return f"{truth.queue.deployment}/{truth.name}"
 
 
-# -- brakes
+# -- auto-recovery that is paused
 
 
 def _breakers(found: Iterable[ErrorBreaker]) -> Iterator[AlertFinding]:
@@ -208,7 +210,7 @@ def _breaker_words(breaker: ErrorBreaker) -> str:
     return f"{breaker.failed:,} of {breaker.of:,} auto-retries failed again{last}."
 
 
-def _brake(store: DeploymentRedisPause) -> AlertFinding:
+def _redis_pause(store: DeploymentRedisPause) -> AlertFinding:
     since = min(hold.since for hold in store.holds)
     evidence = " ".join(hold.evidence for hold in store.holds)
     words = f"Auto-recovery is paused on {printable(store.deployment)}: {evidence}"

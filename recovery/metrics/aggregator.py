@@ -18,7 +18,7 @@ class MetricsAggregator:
     def __init__(self, registry: ConnectionRegistry, may: May = always_leader) -> None:
         self._registry = registry
         self._may = may
-        self._brakes = SafetyLimitCounts(registry.config)
+        self._safety_limits = SafetyLimitCounts(registry.config)
         self._quarantined = QuarantineCounts()
         self._last: MetricCounters | None = None
 
@@ -42,8 +42,8 @@ class MetricsAggregator:
             durations=sums(settled, incident_durations.durations_between(until)),
             acts=done,
             open=incident_durations.count_open(),
-            held=self._brakes.held(now),
-            spending=self._brakes.spending(now),
-            breakers=self._brakes.breakers(now),
+            held=self._safety_limits.held(now),
+            spending=self._safety_limits.spending(now),
+            breakers=self._safety_limits.breakers(now),
             quarantined=self._quarantined.jobs(now),
         )

@@ -58,7 +58,7 @@ class SafetyLimitCounts:
         stores = self._stores.values(_of(REDIS_PAUSE))
         return tuple(
             sorted(
-                ref.deployment for ref, brake in stores if ref.deployment in self._deployments and brake.holding(now)
+                ref.deployment for ref, pause in stores if ref.deployment in self._deployments and pause.holding(now)
             )
         )
 

@@ -30,11 +30,11 @@ def sweep_at_worker_start(
 
     Raises Missing and Unsupported.
     """
-    holding = ScannerPermissions(registry, None, _no_brake).holding(ScannerKind.STARTUP_SWEEP)
+    holding = ScannerPermissions(registry, None, _never_paused).holding(ScannerKind.STARTUP_SWEEP)
     return StartupSweep(registry, None, holding).start(table, owner=owner, dry_run=dry_run)
 
 
-def _no_brake(_database: str) -> tuple[str, ...]:
+def _never_paused(_database: str) -> tuple[str, ...]:
     """Returns no reason to pause: a table has no locks that its database could lose."""
     return ()
 
@@ -53,11 +53,11 @@ class ScannerRegistry:
         writes: bool = True,
     ) -> None:
         may = leader_token.holds if leader_token else always_leader
-        self._brake = RedisPauseGuard(registry)
-        self._warrant = ScannerPermissions(registry, leader_token, self._brake.holding)
+        self._pause_guard = RedisPauseGuard(registry)
+        self._warrant = ScannerPermissions(registry, leader_token, self._pause_guard.holding)
         holding = self._warrant.holding
-        brake = self._brake if writes else None
-        self.watch = OrphanWatch(registry, newest, writes=writes, may=may, brake=brake)
+        pause_guard = self._pause_guard if writes else None
+        self.watch = OrphanWatch(registry, newest, writes=writes, may=may, pause_guard=pause_guard)
         self.auto_retry = AutoRetry(registry, newest, leader_token, holding(ScannerKind.AUTO_RETRY))
         again = HookDispatcher(registry, may).again
         self._stale = StaleCheck(registry, newest, leader_token, holding(ScannerKind.STALE_CHECK), again)

@@ -1,4 +1,4 @@
-"""What scanners leave behind, written into the database of a site: a run with its finds, and brakes that hold."""
+"""What scanners leave behind, in the database of a site: a run with its finds, and safety limits that hold."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def trip(site: Site, base: str, error: str = "connect ECONNREFUSED") -> None:
     at, breaker = _now(), CircuitBreaker(error)
     for number in range(20):
         breaker = breaker.retried(str(number), at, 1).settled(str(number), AutoRetryOutcome.FAILED, at, error)
-    _brake(site, "breaker", base, breaker_key(error), breaker.as_json())
+    _limit(site, "breaker", base, breaker_key(error), breaker.as_json())
 
 
 def story(site: Site, base: str) -> str:
-    """A run that acted on a queue, and every kind of brake on it; the address of the run."""
+    """A run that acted on a queue, and every kind of safety limit on it; the address of the run."""
     trip(site, base, _ERROR)
     past = RetryHistory().retried(_now() - 3).retried(_now() - 2).retried(_now() - 1)
-    _brake(site, "past", base, job_key(NASTY_ID), past.as_json(), version=3)
-    _brake(site, "budget", base, "", {"slots": [[_now() // 1000 * 1000, 10]], "limit": [10, 300]})
+    _limit(site, "past", base, job_key(NASTY_ID), past.as_json(), version=3)
+    _limit(site, "budget", base, "", {"slots": [[_now() // 1000 * 1000, 10]], "limit": [10, 300]})
     for number in range(3):
         _orphaned(site, base, NASTY_ID, _now() - number * _HOUR)
     _alert(site, base)
@@ -40,9 +40,9 @@ def story(site: Site, base: str) -> str:
 
 def hold(site: Site) -> None:
     """The store of `main`, as if it had lost its locks."""
-    brake = RedisPause(run_id="x").seen(RedisObservation(_now(), active=400, lost=380))
+    pause = RedisPause(run_id="x").seen(RedisObservation(_now(), active=400, lost=380))
     site.web.change("DELETE FROM recovery_brakestate WHERE kind = 'store'")
-    _brake(site, "store", "", "", brake.as_json())
+    _limit(site, "store", "", "", pause.as_json())
 
 
 def _run(site: Site, base: str) -> str:
@@ -83,7 +83,7 @@ def _orphaned(site: Site, base: str, id: str, at: int) -> None:
     )
 
 
-def _brake(site: Site, kind: str, base: str, key: str, state: object, *, version: int = 1) -> None:
+def _limit(site: Site, kind: str, base: str, key: str, state: object, *, version: int = 1) -> None:
     site.web.change(
         "INSERT INTO recovery_brakestate (kind, deployment, base, key, state, version, at)"
         " VALUES (?, 'main', ?, ?, ?, ?, ?)",

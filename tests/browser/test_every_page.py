@@ -121,7 +121,7 @@ def walk(open_page: Open, complaints: Complaints, look: Look) -> Iterator[Walk]:
 
 @pytest.fixture(scope="module")
 def story(live_site: Site, seeds: Seeds) -> str:
-    """A run of a scanner on a queue whose name means harm, and each kind of brake; the address of the run."""
+    """A run of a scanner on a queue whose name means harm, and each kind of limit; the address of the run."""
     return scanned.story(live_site, unslug(seeds.nasty[0].split("/")[3]))
 
 
@@ -242,7 +242,7 @@ def test_what_looks_after_itself(walk: Walk, seeds: Seeds, story: str) -> None:
     assert SECRET not in page.content()
     assert page.locator("main img, main script").count() == 0
     board = walk.to(Stop("/scanners", "Scanners", has_axe=False))
-    assert SECRET not in board.content(), "of errors in brakes nobody reads more than their words"
+    assert SECRET not in board.content(), "of errors in safety limits nobody reads more than their words"
     told = walk.to(Stop("/alerts", "Alerts", "viewer", has_axe=False), Stop("/alerts", "Alerts"))
     assert told.get_by_role("row", name="are quarantined.").count() == 1
     assert told.locator("main img, main script").count() == 0

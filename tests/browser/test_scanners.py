@@ -1,4 +1,4 @@
-"""/scanners in a real browser: a policy edited in place, a run ordered and followed, a pause, a brake released."""
+"""/scanners in a real browser: a policy edited in place, a run ordered and followed, a pause, a limit released."""
 
 from __future__ import annotations
 
@@ -125,10 +125,10 @@ def test_a_scanner_is_paused_and_goes_on(open_page: Open) -> None:
         expect(card.get_by_text(then, exact=True)).to_be_visible()
 
 
-def test_a_brake_is_released_and_leaves_the_page(open_page: Open, live_site: Site, queue: str) -> None:
+def test_a_safety_limit_is_released_and_leaves_the_page(open_page: Open, live_site: Site, queue: str) -> None:
     trip(live_site, queue)
     page = open_page("/scanners")
-    line = page.locator(".brakes-table tbody tr", has_text=queue)
+    line = page.locator(".safety-limits-table tbody tr", has_text=queue)
     expect(line).to_contain_text("20 of 20 auto-retries failed again")
     line.get_by_role("link", name="Release").click()
     dialog = page.get_by_role("dialog")
@@ -144,7 +144,7 @@ def test_the_page_goes_on_by_itself(open_page: Open, live_site: Site, queue: str
     page = open_page("/scanners", person="viewer")
     expect(page.locator(".lease")).to_contain_text("Leader:")
     trip(live_site, queue)
-    expect(page.locator(".brakes-table tbody tr", has_text=queue)).to_be_visible(timeout=_RUN_MS)
+    expect(page.locator(".safety-limits-table tbody tr", has_text=queue)).to_be_visible(timeout=_RUN_MS)
     expect(page.get_by_role("region", name="collect")).to_contain_text("healthy", timeout=_RUN_MS)
     expect(page.get_by_role("link", name="Release")).to_have_count(0)
 

@@ -48,7 +48,13 @@ RIGHTS = {
     (UserRole.OPERATOR, FORM): ("act", "audit-restore", "scan-order", "idempotency-release"),
     (UserRole.OPERATOR, POST): ("bulk-stop", "bulk-go-on", "job-reveal", "idempotency-reveal", "logs-reveal"),
     (UserRole.ADMIN, READ): ("users", "tokens", "audit-export", "sessions-all"),
-    (UserRole.ADMIN, FORM): ("scanner-pause", "policy-edit", "brake-release", "drill-order", "idempotency-forget"),
+    (UserRole.ADMIN, FORM): (
+        "scanner-pause",
+        "policy-edit",
+        "safety-limit-release",
+        "drill-order",
+        "idempotency-forget",
+    ),
     (UserRole.ADMIN, POST): (
         *("user-add", "user-role", "user-active", "user-link", "token-make", "token-revoke"),
         *("user-two-factor-off", "audit-verify", "alert-test", "drill-stop"),

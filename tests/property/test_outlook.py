@@ -33,7 +33,7 @@ from tests.integration.stores.test_acl import admit, documented
 from tests.support.stores.stores import Store
 from tests.support.stuck.watch_bench import SHORT, WatchBench, active, config_for
 from tests.support.stuck.watching import now_ms
-from tests.web.braking import hold_store, quarantine
+from tests.web.safety_limit_rows import hold_store, quarantine
 
 pytestmark = pytest.mark.django_db(transaction=True)
 JOBS = QueueRef("main", "bull:jobs")
@@ -53,7 +53,7 @@ class World:
     most: int = 500
     jobs: int = 1
     paused: frozenset[ScannerKind] = frozenset()
-    is_held: bool = False  # by the brake
+    is_held: bool = False  # by the Redis pause
     is_led: bool = True
     other_acts: bool = False  # another console
     rights: str = "all"
@@ -101,7 +101,7 @@ class Scheduler(WatchBench):
         self.began = now_ms()
         rival = (lambda _: OTHER.words) if world.other_acts else no_rival
         leader_token = LeaderToken(7, always_leader if world.is_led else lambda: False, rival=rival)
-        self.warrant = ScannerPermissions(self.registry, leader_token, self._brake)
+        self.warrant = ScannerPermissions(self.registry, leader_token, self._pause_reasons)
         holding = self.warrant.holding(ScannerKind.STALE_CHECK)
         self.stale = StaleCheck(self.registry, lambda: self.collector.newest, leader_token, holding)
         self.discover()
@@ -117,7 +117,7 @@ class Scheduler(WatchBench):
             self.collector.look(at)
             self.stale.run(at)
 
-    def _brake(self, deployment: str) -> tuple[str, ...]:
+    def _pause_reasons(self, deployment: str) -> tuple[str, ...]:
         found = safety_limits_queries.redis_pauses(now_ms(), self.registry.config)
         return next((one.words for one in found if one.deployment == deployment and one.is_holding), ())
 

@@ -27,7 +27,7 @@ from tests.support.stores.stores import Store
 from tests.support.stores.table_bench import JOBS, REF, TABLE, Postgresql, TableBench, configured
 from tests.support.stuck.watching import now_ms
 from tests.support.waiting import until
-from tests.web.braking import quarantine
+from tests.web.safety_limit_rows import quarantine
 
 pytestmark = pytest.mark.django_db(transaction=True)
 EVERY = 63_000  # ms: the interval of the sweep, as late as a scheduler plans it

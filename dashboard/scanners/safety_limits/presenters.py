@@ -105,7 +105,7 @@ class SafetyLimitLine:
             where = {"queue": f"{self.queue.deployment}/{self.queue.slug}"}
         told = {"kind": self.kind, **where, "key": self.key}
         asked = urlencode({name: value for name, value in told.items() if value}, safe="/:")
-        return f"{reverse('brake-release')}?{asked}"
+        return f"{reverse('safety-limit-release')}?{asked}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +126,11 @@ class SafetyLimitBoard:
         return next((one for one in (*self.lines, *self.counting) if (one.kind, one.key) == (kind, key)), None)
 
 
-def board(brakes: SafetyLimits, now: int) -> SafetyLimitBoard:
-    lines = (*_stores(brakes), *_open(brakes), *_capped(brakes, now), *_quarantine(brakes))
-    counting = tuple(_breaker(one) for one in brakes.breakers if not one.is_open)
-    free = tuple(store for store in brakes.stores if not store.is_holding)
-    return SafetyLimitBoard(lines, counting, free, brakes.gauges)
+def board(limits: SafetyLimits, now: int) -> SafetyLimitBoard:
+    lines = (*_stores(limits), *_open(limits), *_capped(limits, now), *_quarantine(limits))
+    counting = tuple(_breaker(one) for one in limits.breakers if not one.is_open)
+    free = tuple(store for store in limits.stores if not store.is_holding)
+    return SafetyLimitBoard(lines, counting, free, limits.gauges)
 
 
 def _counted(lines: tuple[SafetyLimitLine, ...]) -> Iterator[str]:
@@ -144,14 +144,14 @@ def _counted(lines: tuple[SafetyLimitLine, ...]) -> Iterator[str]:
             yield f"{count:,} {one if count == 1 else more}"
 
 
-def _stores(brakes: SafetyLimits) -> Iterator[SafetyLimitLine]:
-    for store in brakes.holding:
+def _stores(limits: SafetyLimits) -> Iterator[SafetyLimitLine]:
+    for store in limits.holding:
         since = min(hold.since for hold in store.holds)
         yield SafetyLimitLine(STORE, "holds", "paused", store.words, store.deployment, since=since)
 
 
-def _open(brakes: SafetyLimits) -> Iterator[SafetyLimitLine]:
-    return (_breaker(one) for one in brakes.breakers if one.is_open)
+def _open(limits: SafetyLimits) -> Iterator[SafetyLimitLine]:
+    return (_breaker(one) for one in limits.breakers if one.is_open)
 
 
 def _breaker(one: ErrorBreaker) -> SafetyLimitLine:
@@ -168,8 +168,8 @@ def _breaker(one: ErrorBreaker) -> SafetyLimitLine:
     )
 
 
-def _capped(brakes: SafetyLimits, now: int) -> Iterator[SafetyLimitLine]:
-    return (_cap(one, now) for one in brakes.capped)
+def _capped(limits: SafetyLimits, now: int) -> Iterator[SafetyLimitLine]:
+    return (_cap(one, now) for one in limits.capped)
 
 
 def _cap(one: RetryLimitedJob, now: int) -> SafetyLimitLine:
@@ -183,8 +183,8 @@ def _cap(one: RetryLimitedJob, now: int) -> SafetyLimitLine:
     )
 
 
-def _quarantine(brakes: SafetyLimits) -> Iterator[SafetyLimitLine]:
-    return (_quarantined(one) for one in brakes.quarantined)
+def _quarantine(limits: SafetyLimits) -> Iterator[SafetyLimitLine]:
+    return (_quarantined(one) for one in limits.quarantined)
 
 
 def _quarantined(one: QuarantinedJob) -> SafetyLimitLine:

@@ -57,7 +57,7 @@ def _line(place: PolicyTarget, kind: str, key: str) -> SafetyLimitLine:
 
 def _ask(request: HttpRequest, line: SafetyLimitLine, wrong: dict[str, str] | None = None) -> HttpResponse:
     told = {
-        "brake": line,
+        "limit": line,
         "here": dialogs.post_url(request, line.address),
         "back": _back(request),
         "wrong": wrong or {},

@@ -57,7 +57,7 @@ def release(actor: Actor, kind: str, deployment: str, base: str, key: str, reaso
 
 
 def _store(by: str, queue: QueueRef, _key: str) -> str:
-    row = _let_go(REDIS_PAUSE, SafetyLimitScope(queue.deployment), "", lambda brake, at: brake.released(at, by))
+    row = _let_go(REDIS_PAUSE, SafetyLimitScope(queue.deployment), "", lambda pause, at: pause.released(at, by))
     return " ".join(row.value.words(database_clock.now()))
 
 

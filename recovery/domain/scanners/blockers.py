@@ -26,7 +26,7 @@ class Blocker(StrEnum):
     DATABASE = "the safety limits cannot be read from the database"
     PAUSED = "it is paused"
     REFUSED = "the user of {deployment} lacks write permission"
-    BRAKE = "auto-recovery is paused on {deployment}"
+    REDIS_PAUSE = "auto-recovery is paused on {deployment}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,9 +149,9 @@ def breakers(now: int) -> tuple[ErrorBreaker, ...]:
 def _store(name: str, row: SafetyLimitRow[RedisPause] | None, now: int) -> DeploymentRedisPause:
     if row is None:
         return DeploymentRedisPause(name)
-    brake = row.value
+    pause = row.value
     return DeploymentRedisPause(
-        name, brake.holding(now), brake.words(now), row.at, brake.released_at, brake.released_by
+        name, pause.holding(now), pause.words(now), row.at, pause.released_at, pause.released_by
     )
 
 

@@ -23,7 +23,7 @@ from recovery.stores.registry import ConnectionRegistry
 # A scanner about to act knows these better: from its leader token, from the pause of the deployment, which asks the
 # store itself, and because it retries refused changes now and then.
 KNOWN_TO_ACTOR = frozenset(
-    {Blocker.STATE, Blocker.NO_LEADER, Blocker.CONSOLE, Blocker.SILENT, Blocker.REFUSED, Blocker.BRAKE}
+    {Blocker.STATE, Blocker.NO_LEADER, Blocker.CONSOLE, Blocker.SILENT, Blocker.REFUSED, Blocker.REDIS_PAUSE}
 )
 
 
@@ -40,7 +40,7 @@ class ScannerBlockers:
         """Yields what blocks this scanner at this queue, in the order of `Blocker`. Raises DeploymentMissing."""
         for blocker in Blocker:
             if blocker not in without and (why := _ASKED[blocker](self, scan, queue)):
-                ends = self._brake_ends(queue.deployment) if blocker is Blocker.BRAKE else None
+                ends = self._redis_pause_ends(queue.deployment) if blocker is Blocker.REDIS_PAUSE else None
                 yield ScannerBlock(blocker, queue.deployment, why, ends)
 
     def read_only(self, _scan: ScannerKind, queue: QueueRef) -> str:
@@ -76,13 +76,13 @@ class ScannerBlockers:
         found = rights_refusals.refusal_of_queue(queue, self._refusals)
         return rights_refusals.words(queue, found) if found else ""
 
-    def brake(self, _scan: ScannerKind, queue: QueueRef) -> str:
-        found = None if self._fault else self._brakes.get(queue.deployment)
+    def redis_pause(self, _scan: ScannerKind, queue: QueueRef) -> str:
+        found = None if self._fault else self._redis_pauses.get(queue.deployment)
         return " ".join(found.words) if found else ""
 
-    def _brake_ends(self, deployment: str) -> int | None:
+    def _redis_pause_ends(self, deployment: str) -> int | None:
         """Returns when the pause of this deployment ends; None: only a person ends it."""
-        ends = [hold.until for hold in self._brakes[deployment].holds]
+        ends = [hold.until for hold in self._redis_pauses[deployment].holds]
         return max((end for end in ends if end is not None), default=None) if None not in ends else None
 
     @cached_property
@@ -112,7 +112,7 @@ class ScannerBlockers:
     def _fault(self) -> str:
         """Class name of the database's error; "" while the database answers."""
         try:
-            _ = self._pauses, self._brakes
+            _ = self._pauses, self._redis_pauses
         except Error as error:
             return type(error).__name__
         return ""
@@ -122,7 +122,7 @@ class ScannerBlockers:
         return {row.scanner: row for row in ScannerPause.objects.all()}
 
     @cached_property
-    def _brakes(self) -> Mapping[str, DeploymentRedisPause]:
+    def _redis_pauses(self) -> Mapping[str, DeploymentRedisPause]:
         return {
             one.deployment: one for one in safety_limits_queries.redis_pauses(self._now, self._config) if one.is_holding
         }
@@ -149,5 +149,5 @@ _ASKED: Mapping[Blocker, Callable[[ScannerBlockers, ScannerKind, QueueRef], str]
     Blocker.DATABASE: ScannerBlockers.database,
     Blocker.PAUSED: ScannerBlockers.paused,
     Blocker.REFUSED: ScannerBlockers.refused,
-    Blocker.BRAKE: ScannerBlockers.brake,
+    Blocker.REDIS_PAUSE: ScannerBlockers.redis_pause,
 }

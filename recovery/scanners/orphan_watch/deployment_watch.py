@@ -62,8 +62,8 @@ class DeploymentFindings:
 
 
 class DeploymentWatch:
-    """Orphan watch of one deployment. `brake` learns at each pass if Redis may have lost locks; without it no scanner
-    acts on the result.
+    """Orphan watch of one deployment. `pause_guard` learns at each pass if Redis may have lost locks; without it no
+    scanner acts on the result.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class DeploymentWatch:
         registry: ConnectionRegistry,
         deployment: Deployment,
         incident_store: IncidentStore | None,
-        brake: RedisPauseGuard | None = None,
+        pause_guard: RedisPauseGuard | None = None,
     ) -> None:
         self.name = deployment.name
         self._registry = registry
@@ -81,7 +81,7 @@ class DeploymentWatch:
         self._arrivals = WorkerChanges()
         self._instances = N8nInstanceWatch(registry.config)
         self._shutdowns = ShutdownLogs(registry.config)
-        self._brake = brake
+        self._pause_guard = pause_guard
         self._lines = InboxRows(registry.config)
         self._last = DeploymentFindings()
         self._faults: list[str] = []
@@ -107,8 +107,8 @@ class DeploymentWatch:
 
     def _blind(self, error: str) -> DeploymentFindings:
         """Returns the result of the last pass, marked as old."""
-        if self._brake:
-            self._brake.failed(self.name, error)
+        if self._pause_guard:
+            self._pause_guard.failed(self.name, error)
         fault = f"{self.name} cannot be read: {error}. The last known state is kept."
         silent = ScannerBlock(Blocker.SILENT, self.name, error).clause
         last = StuckInbox(0, self._last.rows, self._last.tallies).unpromised(silent)
@@ -146,7 +146,7 @@ class DeploymentWatch:
         around = self._around(posts, workers, snapshot, now)
         job_reader.look(around)
         self._follow_locks(alive, around, now)
-        self._tell_brake(alive, posts, around)
+        self._tell_pause_guard(alive, posts, around)
         tallies, found = self._judge(posts, around, snapshot, now)
         rows = self._lines.of(wire, found, around, now)
         rows = self._settle(wire, posts, found, rows, now)
@@ -187,12 +187,12 @@ class DeploymentWatch:
             for id in touched:
                 del post.expiries[id]
 
-    def _tell_brake(
+    def _tell_pause_guard(
         self, alive: RedisIdentity, posts: Mapping[QueueRef, QueueState], around: Mapping[QueueRef, VerdictContext]
     ) -> None:
         """Reports lost locks to the Redis pause before jobs are assessed, so that it holds before a scanner acts."""
-        if self._brake and (
-            fault := self._brake.seen(self.name, alive, count_lost_locks(posts.values(), around, alive.uptime))
+        if self._pause_guard and (
+            fault := self._pause_guard.seen(self.name, alive, count_lost_locks(posts.values(), around, alive.uptime))
         ):
             self._faults.append(fault)
         for post in self._posts.values():

@@ -21,7 +21,7 @@ _CLOCKS = 2_000  # ms: the store tells its uptime in seconds, and workers their 
 
 @dataclass(frozen=True, slots=True)
 class LostLockCounts:
-    """Numbers of lost locks, as `brake.Look` takes them."""
+    """Numbers of lost locks, as `RedisObservation` takes them."""
 
     active: int = 0
     lost: int = 0

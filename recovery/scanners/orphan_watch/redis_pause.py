@@ -76,10 +76,10 @@ class RedisPauseGuard:
         )
         length = -(-losses.lock_length // SECOND) * SECOND  # whole seconds: a row that changes is a write
         try:
-            brake, at = self._note(deployment, replace(look, lock_length=length or None))
+            pause, at = self._note(deployment, replace(look, lock_length=length or None))
         except NotRecorded as error:
             return str(error)
-        self._tell(deployment, is_held=bool(brake.holding(at)))
+        self._tell(deployment, is_held=bool(pause.holding(at)))
         return ""
 
     def failed(self, deployment: str, why: str) -> None:
@@ -95,12 +95,12 @@ class RedisPauseGuard:
             return (blind,)
         try:
             alive = read_redis_identity(self._registry.wire(deployment))
-            brake, now = self._note(deployment, _look(alive))
+            pause, now = self._note(deployment, _look(alive))
         except StoreError as error:
             return (f"{printable(deployment)} does not answer: {error.reason}.",)
         except NotRecorded as error:
             return (str(error),)
-        return brake.words(now) if brake.holding(now) else ()
+        return pause.words(now) if pause.holding(now) else ()
 
     def _blind(self, deployment: str) -> str:
         failure = self._failures.get(deployment)
@@ -130,10 +130,10 @@ class RedisPauseGuard:
         """Updates the stored state; returns it with the time of the database."""
         told = 0
 
-        def change(brake: RedisPause, now: int) -> RedisPause:
+        def change(pause: RedisPause, now: int) -> RedisPause:
             nonlocal told
             told = now
-            return brake.seen(replace(look, at=now))
+            return pause.seen(replace(look, at=now))
 
         return swap_one(REDIS_PAUSE, SafetyLimitScope(deployment), change), told
 

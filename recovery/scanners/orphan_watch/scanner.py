@@ -51,7 +51,7 @@ class OrphanWatch:
         *,
         writes: bool = True,
         may: May = always_leader,
-        brake: RedisPauseGuard | None = None,
+        pause_guard: RedisPauseGuard | None = None,
     ) -> None:
         self._registry = registry
         self._may = may
@@ -60,7 +60,7 @@ class OrphanWatch:
         self._incident_store = incident_store
         self._beats: list[DeploymentWatch | TableOrphanWatch] = [
             *(
-                DeploymentWatch(registry, deployment, incident_store, brake)
+                DeploymentWatch(registry, deployment, incident_store, pause_guard)
                 for deployment in registry.config.deployments
             ),
             *(TableOrphanWatch(registry, database, incident_store) for database in registry.config.databases),

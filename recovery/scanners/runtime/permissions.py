@@ -23,7 +23,7 @@ class ScannerPermissions:
 
     registry: ConnectionRegistry
     leader_token: LeaderToken | None
-    brakes: PauseReasons
+    pause_reasons: PauseReasons
 
     def scanner_actions(self, scan: ScannerKind, *, dry_run: bool = False) -> ScannerActions:
         """Builds the actions of a run. Raises Error of the database: then policies are unknown, and nothing is done."""
@@ -36,6 +36,6 @@ class ScannerPermissions:
         def holds(queue: QueueRef) -> tuple[str, ...]:
             blockers = ScannerBlockers(self.registry, shared_clock.now())
             first = next(blockers.of(scan, queue, without=KNOWN_TO_ACTOR), None)
-            return (first.why,) if first else self.brakes(queue.deployment)
+            return (first.why,) if first else self.pause_reasons(queue.deployment)
 
         return holds

@@ -26,7 +26,7 @@ from tests.support.acting import Bench, set_up
 from tests.support.stores.stores import Store
 from tests.support.stuck import samples
 from tests.support.stuck.watching import now_ms
-from tests.web.braking import hold_store, quarantine, trip
+from tests.web.safety_limit_rows import hold_store, quarantine, trip
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ALL = frozenset(AlertKind) - {AlertKind.SCHEDULER}
@@ -85,7 +85,7 @@ def test_a_quarantined_job_that_is_stuck(bench: Bench) -> None:
     assert "verdict=quarantined" in found.link
 
 
-def test_brakes_of_both_kinds_tell_no_ages_that_would_be_news_each_time(bench: Bench) -> None:
+def test_safety_limits_of_both_kinds_tell_no_ages_that_would_be_news_each_time(bench: Bench) -> None:
     hold_store()
     trip("connect ECONNREFUSED password=hunter2")
     first, second = look(bench.look()), look(bench.look())
@@ -146,7 +146,7 @@ def test_what_is_old_or_away_is_not_known(bench: Bench, state_store: Store) -> N
         state_store.resume()
 
 
-def test_without_the_database_the_brakes_are_not_known(bench: Bench) -> None:
+def test_without_the_database_the_safety_limits_are_not_known(bench: Bench) -> None:
     snapshot = bench.look()
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE recovery_brakestate RENAME TO gone")

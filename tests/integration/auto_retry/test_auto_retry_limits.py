@@ -163,7 +163,7 @@ def test_every_auto_retry_of_a_new_life_counts_from_its_beginning(make: Callable
     assert done(jobs.run()) == ["daily"], "its second, not its third"
 
 
-def test_a_store_brake_holds_it_and_says_why(jobs: AutoRetrying) -> None:
+def test_a_redis_pause_holds_it_and_says_why(jobs: AutoRetrying) -> None:
     jobs.fails("1")
     jobs.held = ("The store was started 3 s ago.",)
     report = jobs.run()

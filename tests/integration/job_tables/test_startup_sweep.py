@@ -167,7 +167,7 @@ def test_who_leads_no_more_or_does_not_know_it_does_nothing(sweeping: Sweeping) 
     assert sweeping.bench.states() == {1: "running"}
 
 
-def test_a_brake_that_holds_holds_this_too(sweeping: Sweeping) -> None:
+def test_a_safety_limit_that_holds_holds_this_too(sweeping: Sweeping) -> None:
     sweeping.bench.orphan(1)
     sweeping.holds = ("Startup-sweep is paused by ada.",)
     report = sweeping.run()

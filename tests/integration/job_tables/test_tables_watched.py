@@ -33,7 +33,7 @@ from tests.support.stores.stores import Store
 from tests.support.stores.table_bench import JOBS, REF, TABLE, Place, Sqlite, TableBench, configured
 from tests.support.stuck.watching import now_ms
 from tests.support.waiting import until
-from tests.web.braking import quarantine
+from tests.web.safety_limit_rows import quarantine
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

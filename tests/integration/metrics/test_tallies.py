@@ -153,7 +153,7 @@ def test_what_cannot_be_published_is_counted_the_next_time(registry: ConnectionR
     assert tally_store.fetch(state_store.client) == found
 
 
-def test_brakes_are_told_as_they_are_now(registry: ConnectionRegistry) -> None:
+def test_safety_limits_are_told_as_they_are_now(registry: ConnectionRegistry) -> None:
     ids = [str(number) for number in range(ENOUGH)]
     auto_retry_limits.admit_retries(ODD, dict.fromkeys(ids, AutoRetryCandidate("no route to host")), NOW)
     auto_retry_limits.settle_retries(

@@ -1,4 +1,4 @@
-"""Several processes that spend from the same brakes at once: on SQLite and PostgreSQL."""
+"""Several processes that spend from the same safety limits at once: on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 

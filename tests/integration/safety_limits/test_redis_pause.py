@@ -1,4 +1,4 @@
-"""The Redis brake beside real workers: one that dies is no sign of a bad store, many that live without locks are."""
+"""The Redis pause beside real workers: one that dies is no sign of a bad store, many that live without locks are."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_worker_that_dies_with_many_jobs_is_no_sign_of_a_bad_store(
     one.settle()
     dying.kill()
     until(lambda: one.look() and not jobs.counts()["active"], SOON, "they are put back to wait")
-    assert RedisPauseTrigger.LOCKS not in [hold.why for hold in one.brake.holds]
+    assert RedisPauseTrigger.LOCKS not in [hold.why for hold in one.pause.holds]
 
 
 def test_many_that_lose_their_locks_while_their_workers_are_connected_hold_everything(
@@ -86,7 +86,7 @@ def test_many_that_lose_their_locks_while_their_workers_are_connected_hold_every
     one.look()
     assert one.why == [RedisPauseTrigger.LOCKS]
     # The other job has nobody who could have renewed it.
-    assert "25 of 26 active jobs lost their locks between two checks" in one.brake.words(now_ms())[0]
+    assert "25 of 26 active jobs lost their locks between two checks" in one.pause.words(now_ms())[0]
     assert (jobs.counts()["active"], valkey.client.llen(f"{other.base}:active"), one.acts) == (JOBS, 1, 0)
 
 
@@ -160,22 +160,22 @@ def test_the_store_is_asked_who_it_is_in_one_round_trip(one: Armed, valkey: Stor
 
 
 def test_open_pages_hear_of_a_hold_and_of_its_end(one: Armed, state_store: Store) -> None:
-    brake = RedisPauseGuard(one.registry)
-    brake.seen("main", RedisIdentity("a", "master"), LostLockCounts(active=100))
+    guard = RedisPauseGuard(one.registry)
+    guard.seen("main", RedisIdentity("a", "master"), LostLockCounts(active=100))
     assert state_store.client.get("unstall:held") is None
-    brake.seen("main", RedisIdentity("b", "master"), LostLockCounts(active=100))
+    guard.seen("main", RedisIdentity("b", "master"), LostLockCounts(active=100))
     assert paused_deployments.decode(state_store.client.get("unstall:held")) == ("main",)
     assert 0 < state_store.client.ttl("unstall:held") <= 60
     one.pass_by(3_600_000)
-    brake.seen("main", RedisIdentity("b", "master"), LostLockCounts(active=100))
+    guard.seen("main", RedisIdentity("b", "master"), LostLockCounts(active=100))
     assert state_store.client.get("unstall:held") is None
 
 
 def test_an_unchanged_store_costs_no_write(one: Armed) -> None:
-    brake = RedisPauseGuard(one.registry)
-    brake.seen("main", RedisIdentity("a", "master", 600_000), LostLockCounts(active=100, lock_length=29_950))
+    guard = RedisPauseGuard(one.registry)
+    guard.seen("main", RedisIdentity("a", "master", 600_000), LostLockCounts(active=100, lock_length=29_950))
     (before,) = BrakeState.objects.values_list("version", "at")
-    brake.seen("main", RedisIdentity("a", "master", 605_000), LostLockCounts(active=90, lost=3, lock_length=29_400))
+    guard.seen("main", RedisIdentity("a", "master", 605_000), LostLockCounts(active=90, lost=3, lock_length=29_400))
     assert list(BrakeState.objects.values_list("version", "at")) == [before]
 
 
@@ -218,10 +218,10 @@ def test_a_silence_that_the_state_store_cannot_be_told_is_told_later(one: Armed,
     assert outages.last(client, "main").lasted == 40 * SECOND, "a short one that follows hides no long one"
 
 
-def test_a_brake_that_cannot_be_read_holds(one: Armed) -> None:
+def test_a_safety_limit_that_cannot_be_read_holds(one: Armed) -> None:
     one.settle()
     BrakeState.objects.update(state="{")
-    said = one.crew._brake.holding("main")[0]
+    said = one.crew._pause_guard.holding("main")[0]
     assert re.match(
         r"The recorded state of the store cannot be read\. Auto-recovery stays paused for 1[45] min more or", said
     )
@@ -234,11 +234,11 @@ def test_a_database_that_is_away_holds(one: Armed, monkeypatch: pytest.MonkeyPat
 
     one.settle()
     monkeypatch.setattr("recovery.stores.sql.database_clock.now", away)
-    assert one.crew._brake.holding("main") == (
+    assert one.crew._pause_guard.holding("main") == (
         "The safety limits cannot be stored, so nothing was changed: OperationalError.",
     )
     assert "OperationalError" in " ".join(one.look().faults)
 
 
-def test_what_is_no_redis_has_no_brake(one: Armed) -> None:
-    assert one.crew._brake.holding("a-database") == ()
+def test_what_is_no_redis_has_no_safety_limit(one: Armed) -> None:
+    assert one.crew._pause_guard.holding("a-database") == ()

@@ -1,4 +1,4 @@
-"""A person lets a brake go: with the right to it, a reason and a note in the audit, and what follows from it."""
+"""A person releases a safety limit: with the right to it, a reason and a note in the audit, and what follows."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def trip() -> None:
 
 def hold() -> None:
     swap_one(
-        REDIS_PAUSE, SafetyLimitScope("main"), lambda brake, at: brake.seen(RedisObservation(at, active=400, lost=380))
+        REDIS_PAUSE, SafetyLimitScope("main"), lambda pause, at: pause.seen(RedisObservation(at, active=400, lost=380))
     )
 
 
@@ -114,7 +114,7 @@ def test_what_is_not_there_is_not_released(kind: str) -> None:
     assert not AuditEntry.objects.exists()
 
 
-def test_what_frees_itself_is_no_brake_to_release() -> None:
+def test_what_frees_itself_is_no_safety_limit_to_release() -> None:
     auto_retry_limits.take_budget(MAIL, 1, RetryBudgetLimit(10))
     with pytest.raises(BadOrder, match="no safety limit of the kind budget"):
         released("budget")
@@ -137,7 +137,7 @@ def test_without_its_note_nothing_is_released(monkeypatch: pytest.MonkeyPatch) -
 # -- each of them
 
 
-def test_a_store_brake_lets_go_and_says_who_did_it(bench: Bench) -> None:
+def test_a_redis_pause_lets_go_and_says_who_did_it(bench: Bench) -> None:
     hold()
     (store,) = now_held(bench).holding
     assert [one.why for one in store.holds] == [RedisPauseTrigger.LOCKS]
@@ -314,9 +314,9 @@ def test_the_worst_come_first(bench: Bench) -> None:
 
 def test_a_hold_that_is_over_is_told_no_more(bench: Bench) -> None:
     hold()
-    swap_one(REDIS_PAUSE, SafetyLimitScope("main"), lambda brake, _: replace(brake, holds=tuple(_ended(brake))))
+    swap_one(REDIS_PAUSE, SafetyLimitScope("main"), lambda pause, _: replace(pause, holds=tuple(_ended(pause))))
     assert now_held(bench).holding == ()
 
 
-def _ended(brake: RedisPause) -> Iterator[object]:
-    return (replace(hold, until=hold.since - HOUR) for hold in brake.holds)
+def _ended(pause: RedisPause) -> Iterator[object]:
+    return (replace(hold, until=hold.since - HOUR) for hold in pause.holds)

@@ -129,7 +129,7 @@ def test_what_observes_only_tells_what_it_would_leave(night: Callable[..., Night
     assert not AuditEntry.objects.exists()
 
 
-def test_a_pause_a_brake_and_a_lost_lease_hold_it_and_say_so(night: Callable[..., Night]) -> None:
+def test_a_pause_a_safety_limit_and_a_lost_lease_hold_it_and_say_so(night: Callable[..., Night]) -> None:
     one = night()
     orphaned(one, "1")
     ScannerPause.objects.create(scanner="orphan-watch", by="ada", at=now_ms(), reason="a migration")

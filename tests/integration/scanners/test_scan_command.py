@@ -1,4 +1,4 @@
-"""`manage.py scan`: one run by hand, with the policies, the brakes and the audit of one that is due."""
+"""`manage.py scan`: one run by hand, with the policies, the safety limits and the audit of one that is due."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def test_a_lost_lease_ends_it_between_two_chunks(bench: Bench, orphans: tuple[st
     assert len(bench.ids(JobState.ACTIVE)) == len(orphans) - done
 
 
-def test_a_brake_that_engages_holds_the_next_chunk(bench: Bench, orphans: tuple[str, ...], small: None) -> None:
+def test_a_safety_limit_that_engages_holds_the_next_chunk(bench: Bench, orphans: tuple[str, ...], small: None) -> None:
     looks = iter([tuple[str, ...](), ("The store was restarted.",)])
     by = made(holding=lambda _: next(looks, ("The store was restarted.",)))
     finds = requeue(bench, by, *orphans)

@@ -191,7 +191,7 @@ def test_when_the_acting_console_is_killed_the_other_recovers_its_orphans(tmp_pa
         pairs = ((first, second), (second, first))
         first, second = until(lambda: next(filter(_is_seen_to_act, pairs), None), 20, "the other one sees it")
         for _, store in (first, second):  # the Redis of this test is young, which holds scanners for a minute
-            until(lambda store=store: not store.client.exists(state_keys.SCANNER_HOLDS), 90, "no brake holds")  # type: ignore[misc]
+            until(lambda store=store: not store.client.exists(state_keys.SCANNER_HOLDS), 90, "nothing is paused")  # type: ignore[misc]
         first[0].send(signal.SIGKILL)
         _lost(valkey, "2")
         began = time.monotonic()

@@ -130,7 +130,7 @@ def test_a_lock_that_is_not_taken_after_all_proves_nothing(make: Callable[..., D
     deep.held("1", ttl=None)
     deep.client.hset("bull:mail:1", "pb", "gone")
     deep.watched(16)
-    deep.brake = ("The store was started 3 s ago.",)
+    deep.paused = ("The store was started 3 s ago.",)
     assert done(deep.run()) == []
     assert Incident.objects.get().proven_at is None
 
@@ -227,12 +227,12 @@ def test_a_deployment_that_is_read_only_is_only_looked_at(make: Callable[..., De
     assert "read only" in said(report)["1"]
 
 
-def test_a_store_brake_holds_it(deep: Deep) -> None:
+def test_a_redis_pause_holds_it(deep: Deep) -> None:
     deep.orphan("1")
     deep.watched(16)
-    deep.brake = ("The store was started 3 s ago.",)
+    deep.paused = ("The store was started 3 s ago.",)
     report = deep.run()
-    assert (done(report), report.holds) == ([], deep.brake)
+    assert (done(report), report.holds) == ([], deep.paused)
 
 
 def test_one_run_takes_no_more_than_its_policy_says(make: Callable[..., Deep]) -> None:

@@ -102,7 +102,7 @@ def test_an_incident_that_goes_on_stays_open(deep: Deep) -> None:
     deep.orphan("1")
     row = _incident(deep, "1", ago=20)
     deep.snapshot = deep.taken()
-    deep.brake = ("held",)
+    deep.paused = ("held",)
     deep.check.run(deep.now)
     row.refresh_from_db()
     assert row.closed_at is None

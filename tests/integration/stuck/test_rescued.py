@@ -126,7 +126,7 @@ def test_who_is_paused_does_not_come(watch: Make) -> None:
 
 
 @pytest.mark.usefixtures("leads")
-def test_nor_whoever_a_brake_holds(watch: Make) -> None:
+def test_nor_whoever_a_safety_limit_holds(watch: Make) -> None:
     def hold(_: RedisPause, now: int) -> RedisPause:
         return RedisPause.doubtful(now)
 

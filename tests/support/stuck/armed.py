@@ -1,4 +1,4 @@
-"""The scheduler's orphan-watch with the leave to act on all queues, and its brake: looked through by hand."""
+"""The scheduler's orphan-watch with the leave to act on all queues, and its Redis pause: looked through by hand."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ class Armed:
         assert self.why == []
 
     @property
-    def brake(self) -> RedisPause:
+    def pause(self) -> RedisPause:
         return limit_rows.read_row(REDIS_PAUSE, _PLACE).value
 
     @property
     def why(self) -> list[RedisPauseTrigger]:
         """What holds it right now."""
-        return [hold.why for hold in self.brake.holding(_now())]
+        return [hold.why for hold in self.pause.holding(_now())]
 
     @property
     def acts(self) -> int:
@@ -88,7 +88,7 @@ class Armed:
         def older(hold: RedisPauseHold) -> RedisPauseHold:
             return replace(hold, since=hold.since - ms, until=hold.until - ms if hold.until else None)
 
-        swap_one(REDIS_PAUSE, _PLACE, lambda brake, _: replace(brake, holds=tuple(map(older, brake.holds))))
+        swap_one(REDIS_PAUSE, _PLACE, lambda pause, _: replace(pause, holds=tuple(map(older, pause.holds))))
 
     def close(self) -> None:
         self._collector.close()

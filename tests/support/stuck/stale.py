@@ -34,7 +34,7 @@ class Deep(Bench):
         self.flavour = BULLMQ
         self.workers: tuple[Worker, ...] = ()
         self.snapshot: Snapshot | None = None
-        self.brake: tuple[str, ...] = ()
+        self.paused: tuple[str, ...] = ()
         self.called: list[int] = []
         self.check = self.begin()
 
@@ -43,7 +43,7 @@ class Deep(Bench):
         leader_token = LeaderToken(7, always_leader)
         again = again or self.called.append
         stores = registry.registry()
-        holding = ScannerPermissions(stores, leader_token, lambda _: self.brake).holding(ScannerKind.STALE_CHECK)
+        holding = ScannerPermissions(stores, leader_token, lambda _: self.paused).holding(ScannerKind.STALE_CHECK)
         return StaleCheck(stores, lambda: self.snapshot, leader_token, holding, again)
 
     def watched(self, ago: int) -> None:

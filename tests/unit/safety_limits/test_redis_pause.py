@@ -1,4 +1,4 @@
-"""The Redis brake: when it holds, why, and how it lets go."""
+"""The Redis pause: when it holds, why, and how it lets go."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def look(at: int = NOW + 5 * SECOND, **values: object) -> RedisObservation:
     return RedisObservation(at, **(known | values))  # type: ignore[arg-type] - values by name
 
 
-def why(brake: RedisPause, now: int) -> list[RedisPauseTrigger]:
-    return [hold.why for hold in brake.holding(now)]
+def why(pause: RedisPause, now: int) -> list[RedisPauseTrigger]:
+    return [hold.why for hold in pause.holding(now)]
 
 
 def test_a_calm_look_engages_nothing() -> None:
@@ -50,8 +50,8 @@ def test_what_is_not_known_engages_nothing() -> None:
 
 
 def test_a_change_is_seen_over_a_look_that_knew_nothing() -> None:
-    brake = KNOWN.seen(look(run_id="")).seen(look(NOW + 9 * SECOND, run_id="b"))
-    assert why(brake, NOW + 9 * SECOND) == [RedisPauseTrigger.RUN]
+    pause = KNOWN.seen(look(run_id="")).seen(look(NOW + 9 * SECOND, run_id="b"))
+    assert why(pause, NOW + 9 * SECOND) == [RedisPauseTrigger.RUN]
 
 
 @pytest.mark.parametrize(
@@ -59,15 +59,15 @@ def test_a_change_is_seen_over_a_look_that_knew_nothing() -> None:
 )
 def test_a_changed_run_id_or_role_holds_for_two_lock_lengths(change: dict[str, str], reason: RedisPauseTrigger) -> None:
     seen = look(**change)
-    brake = KNOWN.seen(seen)
-    assert why(brake, seen.at + 20 * SECOND - 1) == [reason]
-    assert why(brake, seen.at + 20 * SECOND) == []
+    pause = KNOWN.seen(seen)
+    assert why(pause, seen.at + 20 * SECOND - 1) == [reason]
+    assert why(pause, seen.at + 20 * SECOND) == []
 
 
 def test_a_longer_lock_that_is_learned_meanwhile_makes_it_hold_longer() -> None:
-    brake = KNOWN.seen(look(run_id="b")).seen(look(NOW + 9 * SECOND, run_id="b", lock_length=30 * SECOND))
-    assert why(brake, NOW + 5 * SECOND + 59 * SECOND) == [RedisPauseTrigger.RUN]
-    assert why(brake, NOW + 5 * SECOND + 60 * SECOND) == []
+    pause = KNOWN.seen(look(run_id="b")).seen(look(NOW + 9 * SECOND, run_id="b", lock_length=30 * SECOND))
+    assert why(pause, NOW + 5 * SECOND + 59 * SECOND) == [RedisPauseTrigger.RUN]
+    assert why(pause, NOW + 5 * SECOND + 60 * SECOND) == []
 
 
 def test_a_store_that_has_just_started_holds_even_where_nothing_is_remembered() -> None:
@@ -78,27 +78,27 @@ def test_a_store_that_has_just_started_holds_even_where_nothing_is_remembered() 
 
 
 def test_lost_locks_ask_a_person_and_let_go_after_a_while() -> None:
-    brake = KNOWN.seen(look(lost=900))
-    assert why(brake, NOW + 5 * SECOND + PATIENCE - 1) == [RedisPauseTrigger.LOCKS]
-    assert why(brake, NOW + 5 * SECOND + PATIENCE) == []
+    pause = KNOWN.seen(look(lost=900))
+    assert why(pause, NOW + 5 * SECOND + PATIENCE - 1) == [RedisPauseTrigger.LOCKS]
+    assert why(pause, NOW + 5 * SECOND + PATIENCE) == []
 
 
 def test_without_patience_lost_locks_wait_for_a_person_however_long() -> None:
-    brake = KNOWN.seen(look(lost=900), patience=None)
-    assert why(brake, NOW + 1_000 * PATIENCE) == [RedisPauseTrigger.LOCKS]
-    assert why(brake.seen(look(NOW + MINUTE, lost=900)), NOW + 1_000 * PATIENCE) == [RedisPauseTrigger.LOCKS]
-    assert why(brake.released(NOW + MINUTE, "ann"), NOW + MINUTE) == []
+    pause = KNOWN.seen(look(lost=900), patience=None)
+    assert why(pause, NOW + 1_000 * PATIENCE) == [RedisPauseTrigger.LOCKS]
+    assert why(pause.seen(look(NOW + MINUTE, lost=900)), NOW + 1_000 * PATIENCE) == [RedisPauseTrigger.LOCKS]
+    assert why(pause.released(NOW + MINUTE, "ann"), NOW + MINUTE) == []
 
 
 def test_the_same_again_prolongs_it_and_keeps_since_when() -> None:
-    brake = KNOWN.seen(look(lost=900)).seen(look(NOW + MINUTE, lost=400))
-    (hold,) = brake.holding(NOW + MINUTE)
+    pause = KNOWN.seen(look(lost=900)).seen(look(NOW + MINUTE, lost=400))
+    (hold,) = pause.holding(NOW + MINUTE)
     assert (hold.since, hold.until) == (NOW + 5 * SECOND, NOW + MINUTE + PATIENCE)
 
 
 def test_a_person_releases_what_is_known_and_not_what_comes_later() -> None:
-    brake = KNOWN.seen(look(lost=900, run_id="b", uptime=SECOND)).released(NOW + 6 * SECOND, "ann")
-    same = brake.seen(look(NOW + 7 * SECOND, run_id="b", uptime=3 * SECOND))
+    pause = KNOWN.seen(look(lost=900, run_id="b", uptime=SECOND)).released(NOW + 6 * SECOND, "ann")
+    same = pause.seen(look(NOW + 7 * SECOND, run_id="b", uptime=3 * SECOND))
     assert why(same, NOW + 7 * SECOND) == []
     assert same.words(NOW + 8 * SECOND) == ("Not active. ann released it 2 s ago.",)
     again = same.seen(look(NOW + 9 * SECOND, run_id="c"))
@@ -106,8 +106,8 @@ def test_a_person_releases_what_is_known_and_not_what_comes_later() -> None:
 
 
 def test_it_says_why_and_until_when() -> None:
-    brake = KNOWN.seen(look(lost=900, run_id="b", role="slave", uptime=2 * SECOND))
-    assert brake.words(NOW + 5 * SECOND) == (
+    pause = KNOWN.seen(look(lost=900, run_id="b", role="slave", uptime=2 * SECOND))
+    assert pause.words(NOW + 5 * SECOND) == (
         (
             "900 of 1,000 active jobs lost their locks between two checks; their workers may still be running them. "
             "Auto-recovery stays paused for 15 min more or until a person resumes it."
@@ -123,11 +123,11 @@ def test_it_says_why_and_until_when() -> None:
 
 
 def test_it_survives_the_store_and_junk_is_refused() -> None:
-    brake = KNOWN.seen(look(lost=900, run_id="b"), patience=None).released(NOW, "ann").seen(look(lost=900))
-    assert RedisPause.from_json(json.loads(json.dumps(brake.as_json()))) == brake
+    pause = KNOWN.seen(look(lost=900, run_id="b"), patience=None).released(NOW, "ann").seen(look(lost=900))
+    assert RedisPause.from_json(json.loads(json.dumps(pause.as_json()))) == pause
     for key, junk in {"holds": [["odd", 1, 1, ""]], "run_id": None, "lock_length": -1}.items():
         with pytest.raises(ValueError, match=r"not |negative"):
-            RedisPause.from_json(brake.as_json() | {key: junk})
+            RedisPause.from_json(pause.as_json() | {key: junk})
 
 
 def test_a_start_is_no_reason_where_every_job_was_taken_after_it() -> None:
@@ -162,24 +162,24 @@ def test_a_restart_that_was_noticed_between_two_looks_is_new_to_the_next_look_al
 
 @pytest.mark.parametrize(("silent", "holds"), [(4_999, False), (5_000, True)])
 def test_a_silence_in_which_locks_may_have_run_out_holds_for_two_lock_lengths(silent: int, holds: bool) -> None:
-    brake = KNOWN.seen(look(silent=silent))
-    assert why(brake, NOW + 25 * SECOND - 1) == ([RedisPauseTrigger.SILENT] if holds else [])
-    assert why(brake, NOW + 25 * SECOND) == []
+    pause = KNOWN.seen(look(silent=silent))
+    assert why(pause, NOW + 25 * SECOND - 1) == ([RedisPauseTrigger.SILENT] if holds else [])
+    assert why(pause, NOW + 25 * SECOND) == []
 
 
 def test_what_is_seen_late_does_not_engage_what_was_released_meanwhile() -> None:
-    brake = KNOWN.released(NOW + 6 * SECOND, "ann").seen(look(lost=900))
-    assert why(brake, NOW + 6 * SECOND) == []
+    pause = KNOWN.released(NOW + 6 * SECOND, "ann").seen(look(lost=900))
+    assert why(pause, NOW + 6 * SECOND) == []
 
 
 def test_one_that_cannot_be_read_holds_until_somebody_or_its_patience_ends() -> None:
-    brake = RedisPause.doubtful(NOW)
-    assert brake.words(NOW) == (
+    pause = RedisPause.doubtful(NOW)
+    assert pause.words(NOW) == (
         (
             "The recorded state of the store cannot be read. "
             "Auto-recovery stays paused for 15 min more or until a person resumes it."
         ),
     )
-    assert why(brake.seen(look()), NOW + PATIENCE - 1) == [RedisPauseTrigger.UNREAD]
-    assert why(brake, NOW + PATIENCE) == []
-    assert why(brake.released(NOW, "ann"), NOW) == []
+    assert why(pause.seen(look()), NOW + PATIENCE - 1) == [RedisPauseTrigger.UNREAD]
+    assert why(pause, NOW + PATIENCE) == []
+    assert why(pause.released(NOW, "ann"), NOW) == []

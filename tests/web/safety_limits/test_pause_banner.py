@@ -14,8 +14,8 @@ from tests.support.acting import ADMIN
 from tests.support.people import browser, person
 from tests.support.stuck.watching import bullmq, now_ms
 from tests.web.acting import BASE
-from tests.web.braking import hold_store
 from tests.web.conftest import Desk
+from tests.web.safety_limit_rows import hold_store
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SAYS = "Auto-recovery paused on main."
@@ -47,7 +47,7 @@ def test_a_stranger_is_told_nothing(desk: Desk) -> None:
     assert SAYS not in browser().get("/login").content.decode()
 
 
-def test_a_page_comes_when_the_brakes_cannot_be_read(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_comes_when_the_safety_limits_cannot_be_read(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: object) -> None:
         raise OperationalError
 

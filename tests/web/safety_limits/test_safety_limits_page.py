@@ -1,4 +1,4 @@
-"""Brakes on /scanners: each one with its evidence, and released by an admin with a reason."""
+"""Safety limits on /scanners: each one with its evidence, and released by an admin with a reason."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from recovery.models import AuditEntry
 from recovery.reads.safety_limits import queries as safety_limits_queries
 from tests.support.people import browser, person
 from tests.support.stuck.watching import bullmq, now_ms
-from tests.web import braking
+from tests.web import safety_limit_rows
 from tests.web.acting import BASE, REASON
-from tests.web.braking import MAIL
 from tests.web.conftest import Desk
+from tests.web.safety_limit_rows import MAIL
 
 pytestmark = pytest.mark.django_db(transaction=True)
 NASTY = '"><img src=x onerror=alert(1)>'
@@ -53,7 +53,7 @@ def test_when_nothing_holds_it_says_so(admin: Client) -> None:
 
 
 def test_a_store_that_is_held_is_told_with_its_evidence_and_released(admin: Client) -> None:
-    braking.hold_store()
+    safety_limit_rows.hold_store()
     page = board(admin)
     assert "380 of 400 active jobs lost their locks between two checks" in page
     address = release("store", deployment="main")
@@ -70,7 +70,7 @@ def test_a_store_that_is_held_is_told_with_its_evidence_and_released(admin: Clie
 
 
 def test_an_open_breaker_is_told_with_its_error_and_released(admin: Client) -> None:
-    key = braking.trip("connect ECONNREFUSED")
+    key = safety_limit_rows.trip("connect ECONNREFUSED")
     page = board(admin)
     assert "18 of 20 auto-retries failed again, the last with “connect ECONNREFUSED”" in html.unescape(page)
     assert 'data-state="tripped">open' in page
@@ -79,21 +79,21 @@ def test_an_open_breaker_is_told_with_its_error_and_released(admin: Client) -> N
 
 
 def test_a_breaker_for_all_errors_of_a_queue_is_released_too(admin: Client) -> None:
-    braking.trip("")
+    safety_limit_rows.trip("")
     assert "any error" in board(admin)
     assert admin.post(release("breaker"), {"reason": REASON}).status_code == 302
     assert "No safety limit is active." in board(admin)
 
 
 def test_a_closed_breaker_holds_nothing_and_is_listed_with_its_count(admin: Client) -> None:
-    braking.trip("connect ECONNREFUSED", failures=5)
+    safety_limit_rows.trip("connect ECONNREFUSED", failures=5)
     page = board(admin)
     assert "No safety limit is active." in page
     assert "Closed: 5 of the last 20 auto-retries failed again." in page
 
 
 def test_a_job_at_its_cap_is_told_and_let_go(admin: Client) -> None:
-    key = braking.cap("88412")
+    key = safety_limit_rows.cap("88412")
     page = board(admin)
     assert "Auto-retried 3 times within 3 d." in page
     assert ">88412</a>" in page
@@ -102,7 +102,7 @@ def test_a_job_at_its_cap_is_told_and_let_go(admin: Client) -> None:
 
 
 def test_a_quarantined_job_is_told_and_let_out_of_quarantine(admin: Client) -> None:
-    key = braking.quarantine("7731")
+    key = safety_limit_rows.quarantine("7731")
     page = board(admin)
     assert "orphaned 3 times within 3 d. It may crash its workers." in page
     shown = admin.get(release("quarantine", key)).content.decode()
@@ -112,7 +112,7 @@ def test_a_quarantined_job_is_told_and_let_out_of_quarantine(admin: Client) -> N
 
 
 def test_a_budget_is_a_gauge(admin: Client) -> None:
-    braking.spend(10)
+    safety_limit_rows.spend(10)
     page = board(admin)
     assert re.search(r'<meter min="0" max="10" value="10" high="9"', page)
     assert "10 of 10 auto-retries in the last minute." in page
@@ -120,10 +120,10 @@ def test_a_budget_is_a_gauge(admin: Client) -> None:
 
 
 def test_a_long_list_stays_in_order_the_worst_first(admin: Client) -> None:
-    braking.quarantine("7731")
-    braking.cap("88412")
-    braking.trip()
-    braking.hold_store()
+    safety_limit_rows.quarantine("7731")
+    safety_limit_rows.cap("88412")
+    safety_limit_rows.trip()
+    safety_limit_rows.hold_store()
     words = re.findall(r'<th scope="row">([\w -]+)<span class="badge"', board(admin))
     assert words == ["Redis pause", "Breaker", "Auto-retry limit", "Quarantine"]
     said = "1 breaker is open, 1 job reached its auto-retry limit, 1 job is in quarantine."
@@ -132,7 +132,7 @@ def test_a_long_list_stays_in_order_the_worst_first(admin: Client) -> None:
 
 @pytest.mark.parametrize("role", [UserRole.VIEWER, UserRole.OPERATOR])
 def test_only_an_admin_releases(admin: Client, role: UserRole) -> None:
-    key = braking.trip()
+    key = safety_limit_rows.trip()
     other = browser(person(role))
     assert "Release" not in board(other)
     assert other.post(release("breaker", key), {"reason": REASON}).status_code == 403
@@ -140,7 +140,7 @@ def test_only_an_admin_releases(admin: Client, role: UserRole) -> None:
 
 
 def test_without_a_reason_nothing_is_released(admin: Client) -> None:
-    key = braking.trip()
+    key = safety_limit_rows.trip()
     answer = admin.post(release("breaker", key), {"reason": "  "})
     assert "Enter a reason." in answer.content.decode()
     assert safety_limits_queries.limits_of_queue(MAIL, now_ms()).breakers[0].is_open
@@ -148,12 +148,12 @@ def test_without_a_reason_nothing_is_released(admin: Client) -> None:
 
 
 def test_what_is_gone_meanwhile_is_told(admin: Client) -> None:
-    key = braking.trip()
+    key = safety_limit_rows.trip()
     address = release("breaker", key)
     assert admin.get(address).status_code == 200
     admin.post(address, {"reason": REASON})
     # It only counts now, and to release that changes nothing; a job that was let go is gone.
-    capped = release("past", braking.cap("5"))
+    capped = release("past", safety_limit_rows.cap("5"))
     admin.post(capped, {"reason": REASON})
     assert "Not found" in admin.post(capped, {"reason": REASON}).content.decode()
 
@@ -174,7 +174,7 @@ def test_an_address_that_means_nothing_is_told(admin: Client, address: str, stat
 
 
 def test_in_a_dialog_the_answer_is_a_toast(admin: Client) -> None:
-    key = braking.trip()
+    key = safety_limit_rows.trip()
     headers = {"HX-Request": "true"}
     assert "<html" not in admin.get(release("breaker", key), headers=headers).content.decode()
     answer = admin.post(release("breaker", key), {"reason": REASON}, headers=headers)
@@ -183,7 +183,7 @@ def test_in_a_dialog_the_answer_is_a_toast(admin: Client) -> None:
 
 
 def test_a_secret_in_an_error_is_read_by_nobody(admin: Client) -> None:
-    braking.trip("refused: password=hunter2-is-secret")
+    safety_limit_rows.trip("refused: password=hunter2-is-secret")
     for role in UserRole:
         assert "hunter2" not in board(browser(person(role)))
 
@@ -193,11 +193,11 @@ def test_harmful_names_are_only_text(desk: Desk, admin: Client) -> None:
     bullmq(desk.client, queue.base)
     desk.look(queue.base)
     keys = {
-        "breaker": braking.trip(NASTY, queue),
-        "past": braking.cap(NASTY, queue),
-        "quarantine": braking.quarantine(NASTY, queue),
+        "breaker": safety_limit_rows.trip(NASTY, queue),
+        "past": safety_limit_rows.cap(NASTY, queue),
+        "quarantine": safety_limit_rows.quarantine(NASTY, queue),
     }
-    braking.spend(3, queue)
+    safety_limit_rows.spend(3, queue)
     assert "<img" not in board(admin)
     for kind, key in keys.items():
         shown = admin.get(release(kind, key, queue=f"main/{slug(queue.base)}"))

@@ -1,4 +1,4 @@
-"""Brakes that hold, as the scanners leave them behind."""
+"""Safety limits that hold, as the scanners leave them behind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HOUR = 3_600_000
 def hold_store(deployment: str = "main") -> None:
     """Many jobs lost their locks a minute ago."""
     look = RedisObservation(now_ms() - 60_000, active=400, lost=380)
-    swap_one(REDIS_PAUSE, SafetyLimitScope(deployment), lambda brake, _: brake.seen(look))
+    swap_one(REDIS_PAUSE, SafetyLimitScope(deployment), lambda pause, _: pause.seen(look))
 
 
 def trip(error: str = "connect ECONNREFUSED", queue: QueueRef = MAIL, *, failures: int = 18) -> str:

@@ -1,6 +1,6 @@
 """A year of auto-retries under a seeded clock: an upstream that comes and goes, jobs that fail, scanners that restart.
 
-What is written down beside the brakes is counted plainly, so that a brake cannot be its own witness.
+What is written down beside the safety limits is counted plainly, so that a limit cannot be its own witness.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Job:
 
 @dataclass
 class Year:
-    """The queue, its upstream, and the scanner with its brakes."""
+    """The queue, its upstream, and the scanner with its safety limits."""
 
     dice: Random
     now: int = START
@@ -174,7 +174,7 @@ class Year:
         assert self.now - max(self.opened_at, self.up_since) < 10 * (PAUSE.longest + 2 * LONGEST_STEP + LONGEST_RUN)
 
 
-def test_a_year_of_auto_retrying_keeps_every_brake() -> None:
+def test_a_year_of_auto_retrying_keeps_every_safety_limit() -> None:
     year = Year(Random(4))
     year.live(365)
     assert year.auto_retried > 10_000
@@ -186,7 +186,7 @@ def test_a_year_of_auto_retrying_keeps_every_brake() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(100, 120))
-def test_twenty_more_years_keep_every_brake(seed: int) -> None:
+def test_twenty_more_years_keep_every_safety_limit(seed: int) -> None:
     year = Year(Random(seed))
     year.live(365)
     assert year.closed >= year.opened - 1

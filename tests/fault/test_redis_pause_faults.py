@@ -74,7 +74,7 @@ def silence(one: Armed, store: Store) -> None:
 
 def lasts(one: Armed) -> int:
     """How long each hold is meant to last that goes by itself, in ms."""
-    return max(hold.until - hold.since for hold in one.brake.holds if hold.until is not None)
+    return max(hold.until - hold.since for hold in one.pause.holds if hold.until is not None)
 
 
 def lose_locks(store: Store, base: str) -> None:
@@ -200,7 +200,7 @@ def test_a_store_that_does_not_answer_is_not_acted_on_and_says_so(watch: Watch, 
     held_jobs(store, MAIL, ["1"])
     one = watch(store)
     one.settle()
-    holding = one.crew._brake.holding
+    holding = one.crew._pause_guard.holding
     assert holding("main") == ()
     store.pause()
     (said,) = holding("main")
@@ -234,7 +234,7 @@ def test_a_fail_over_between_a_look_and_the_act_holds_the_act(watch: Watch, sent
     held_jobs(sentinel.master, MAIL, ["1"])
     one = watch(sentinel.url)
     one.settle()
-    holding = one.crew._brake.holding
+    holding = one.crew._pause_guard.holding
     assert holding("main") == ()
     sentinel.fail_over()
     (said,) = until(lambda: (words := holding("main")) and "run id changed" in words[0] and words, SOON)
