@@ -48,7 +48,9 @@ def release(kind: str, key: str = "", **where: str) -> str:
 
 
 def test_when_nothing_holds_it_says_so(admin: Client) -> None:
-    assert "No safety limit is active." in board(admin)
+    page = board(admin)
+    assert "No safety limit is active." in page
+    assert "Checked: main (not yet)." in page
     assert "Auto-recovery limited:" not in admin.get("/scanners").content.decode()
 
 
@@ -64,7 +66,9 @@ def test_a_store_that_is_held_is_told_with_its_evidence_and_released(admin: Clie
     assert "these jobs are treated as orphaned and run twice" in shown
     assert admin.post(address, {"reason": REASON}).status_code == 302
     assert safety_limits_queries.all_limits(now_ms()).holding == ()
-    assert "No safety limit is active." in board(admin)
+    page = board(admin)
+    assert "No safety limit is active." in page
+    assert "Checked: main." in page
     entry = AuditEntry.objects.get()
     assert (entry.act, entry.reason) == ("release safety limit", REASON)
 
