@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
-LIMITED_WEB = "tests.support.processes.limited_web"
 _CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine())
 _CLONE_PARENT = 0x8000  # the child gets the server's parent, which can wait for it
 _PR_SET_PDEATHSIG = 1
@@ -50,9 +49,8 @@ _EVERYTHING = (
 
 def is_possible(command: list[str], directory: Path | None) -> bool:
     """A command of manage.py. Other programs may change a module before others import it, so they start anew."""
-    is_ours = command[1] in ("manage.py", str(ROOT / "manage.py")) or command[1:3] == ["-m", LIMITED_WEB]
-    is_here = command[0] == sys.executable and directory == ROOT
-    return sys.platform == "linux" and _CLONE is not None and is_ours and is_here
+    is_ours = command[0] == sys.executable and command[1] in ("manage.py", str(ROOT / "manage.py"))
+    return sys.platform == "linux" and _CLONE is not None and is_ours and directory == ROOT
 
 
 def server_for(environ: Mapping[str, str]) -> ForkServer:
@@ -156,11 +154,7 @@ def run(order: dict[str, Any]) -> None:
     type(connections).__init__(connections)
     sys.argv = order["arguments"]
     sys.orig_argv = [sys.executable, *sys.argv]
-    if sys.argv[0] == "-m":
-        sys.argv = sys.argv[1:]
-        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-    else:
-        runpy.run_path(sys.argv[0], run_name="__main__")
+    runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def _import_everything() -> None:

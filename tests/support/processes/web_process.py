@@ -23,7 +23,6 @@ from urllib.parse import urlencode
 
 from recovery.processes import malloc
 from tests.support.patience import patience
-from tests.support.processes import fork_server
 from tests.support.processes.processes import end, free_port, spawn, succeed
 from tests.support.stores.keys import SECRET_KEY
 from tests.support.waiting import until
@@ -57,6 +56,20 @@ for name in sys.argv[1:]:
     session.create()
     cookies[name] = session.session_key
 print(json.dumps(cookies))
+"""
+
+
+# `manage.py web` with constants changed before it starts; without any it is the command itself.
+_WEB = """
+import importlib, json, os, sys
+os.environ["DJANGO_SETTINGS_MODULE"] = "dashboard.settings"
+import django; django.setup()
+from django.core.management import execute_from_command_line
+for name, value in json.loads(sys.argv[1]).items():
+    module, _, constant = name.rpartition(".")
+    getattr(importlib.import_module(module), constant)
+    setattr(importlib.import_module(module), constant, value)
+execute_from_command_line(["manage.py", "web"])
 """
 
 
@@ -107,7 +120,7 @@ class WebProcess:
         self._socket_path = socket_path
         bind = {"UNSTALL_BIND": f"127.0.0.1:{self.port}"}
         self._environ = environ_of(self.directory, {**malloc.ENVIRON, **bind, **environ})  # as `manage.py web` has it
-        self._command = ["-m", fork_server.LIMITED_WEB, json.dumps(dict(limits))] if limits else ["manage.py", "web"]
+        self._command = ["-c", _WEB, json.dumps(dict(limits))] if limits else ["manage.py", "web"]
         if unit:
             self._command = ["-m", "tests.support.processes.confined", str(unit)]
         self._log = self.directory / "web.log"
