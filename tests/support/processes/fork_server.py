@@ -4,8 +4,8 @@
     process = ForkedProcess(["python", "manage.py", "web"], server, env=environ, cwd=ROOT, stdout=log, …)
 
 Such a process is a `subprocess.Popen` like any other: a child of ours, with its own environment, directory, streams and
-session. It reads Django's settings anew, so it is as if it had just started; only its command line in /proc is the
-server's. Where a child cannot be forked this way (`is_possible`), an ordinary process does the same.
+session. It reads Django's settings anew, so it is as if it had just started; only /proc shows the server's command line
+and environment. Where a child cannot be forked this way (`is_possible`), an ordinary process does the same.
 """
 
 from __future__ import annotations
